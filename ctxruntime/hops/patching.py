@@ -1,0 +1,288 @@
+"""Replace what a host calls so that it can be undone, and keep faults of ours from the host.
+
+Two things that every patch and every integration uses, and that exist only here:
+
+- ``Patch`` puts a function of ours in the place of an attribute of a class or a module, and back;
+- ``guard`` runs a few lines of ours inside a host's call and lets nothing but their success through.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import RLock  # threading would cost what `import ctxruntime` must not
+from collections.abc import Callable
+from contextlib import suppress
+from functools import update_wrapper
+from types import FunctionType, ModuleType, TracebackType
+from typing import Any, Final, Literal, TypeAlias, final
+
+__all__ = ["Patch", "fault_counts", "guard"]
+
+# Any: the signature is the host's.
+AnyCallable: TypeAlias = Callable[..., Any]
+Kind: TypeAlias = Literal["unbound", "static", "class", "method"]
+
+_COROUTINE: Final = 0x80  # inspect.CO_COROUTINE, without inspect
+_PATCH: Final = "__ctxruntime_patch__"
+_NOTHING: Final = object()
+
+_patching = RLock()
+_counting = RLock()
+_counts: dict[str, int] = {}
+
+
+def _renew_locks() -> None:
+    """Forget locks that a thread of the parent may have held when this child was forked."""
+    global _patching, _counting
+    _patching = RLock()
+    _counting = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
+@final
+class guard:
+    """Run a block of ours in a host's path: an ``Exception`` of it ends here.
+
+    It is logged once per site, to the logger ``ctxruntime`` with the traceback, counted each time, and the
+    host's call goes on behind the block. What is no ``Exception`` (a cancellation, ``KeyboardInterrupt``)
+    passes. The host's own call never belongs into the block: its errors are the host's.
+
+    One object can be used by many threads at once, and again.
+
+    >>> def read_chat_key(event: object) -> str | None:
+    ...     with guard("example host: chat key"):
+    ...         return str(event.chat_key)
+    ...     return None
+    >>> read_chat_key(None) is None, fault_counts()["example host: chat key"]
+    (True, 1)
+    """
+
+    __slots__ = ("site",)
+
+    def __init__(self, site: str) -> None:
+        self.site = site
+
+    def __enter__(self) -> None:
+        """Do nothing: a guarded block that goes well costs next to nothing."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        with _counting:
+            count = _counts[self.site] = _counts.get(self.site, 0) + 1
+        if count == 1:
+            _log(self.site, error)
+        return True
+
+
+def fault_counts() -> dict[str, int]:
+    """Return how often a block under ``guard`` failed in this process, by site."""
+    with _counting:
+        return dict(_counts)
+
+
+def _log(site: str, error: Exception) -> None:
+    import logging
+
+    # A handler or filter of the host's may raise, and then there is nobody left to tell.
+    with suppress(Exception):
+        logging.getLogger("ctxruntime").warning(
+            "%s: the call goes on without ctxruntime (logged once, counted from here on)",
+            site,
+            exc_info=error,
+        )
+
+
+@final
+class Patch:
+    """Replace the attribute ``name`` of a class or module by ``make(original)``, and undo it.
+
+    ``make`` gets a callable that does what was there, called as a plain function: with ``self`` or the class
+    first where the attribute takes one, whatever it is (a method, another library's wrapper, inherited). It
+    returns what is to run in its place. ``make`` runs once; static and class methods stay what they are.
+
+    Undoing puts the very object back that was there, or removes ours where the attribute was inherited. If
+    somebody else has wrapped ours since, theirs stays, and ours passes every call on; so it does for
+    whoever kept a reference to it. Applying again wakes the same function up, and never wraps twice.
+
+    Args:
+        owner: the class or the module.
+        name: the attribute. One that is missing is an ``AttributeError``, a data attribute a ``TypeError``,
+            when the patch is applied.
+        make: from the original to its replacement.
+
+    >>> class Greeter:
+    ...     def greet(self, name):
+    ...         return f"Hello {name}"
+    >>> def louder(original):
+    ...     return lambda self, name: original(self, name) + "!"
+    >>> patch = Patch(Greeter, "greet", louder).apply()
+    >>> Greeter().greet("you")
+    'Hello you!'
+    >>> patch.undo()
+    >>> Greeter().greet("you")
+    'Hello you'
+    """
+
+    __slots__ = ("_active", "_before", "_installed", "_make", "name", "owner")
+
+    def __init__(
+        self, owner: type | ModuleType, name: str, make: Callable[[AnyCallable], AnyCallable]
+    ) -> None:
+        self.owner: Final = owner
+        self.name: Final = name
+        self._make: Final = make
+        self._active = False
+        self._before: object = (
+            _NOTHING  # what the owner itself had: nothing, where the attribute is inherited
+        )
+        self._installed: object = _NOTHING
+
+    def __repr__(self) -> str:
+        owner = getattr(self.owner, "__qualname__", self.owner.__name__)
+        return f"<Patch {owner}.{self.name}, {'applied' if self._active else 'not applied'}>"
+
+    @property
+    def active(self) -> bool:
+        """Whether calls of the attribute run the replacement."""
+        return self._active
+
+    def apply(self) -> Patch:
+        """Put the replacement in place, if it is not there; return this patch."""
+        with _patching:
+            if not self._active:
+                self._install()
+                self._active = True
+        return self
+
+    def undo(self) -> None:
+        """Let the original be called again; can be called twice, and before `apply`."""
+        with _patching:
+            if not self._active:
+                return
+            self._active = False
+            if self._current() is self._installed:
+                self._put(self._last_alive())
+
+    def _install(self) -> None:
+        current = self._current()
+        if _wraps(current, self._installed):
+            return  # undone while somebody else's wrapper was above it, which calls it still
+        if self._installed is _NOTHING or current is not self._before:
+            self._installed = self._build(current)
+            self._before = current
+        self._put(self._installed)
+
+    def _current(self) -> object:
+        return vars(self.owner).get(self.name, _NOTHING)
+
+    def _put(self, value: object) -> None:
+        if value is _NOTHING:
+            delattr(self.owner, self.name)
+        else:
+            setattr(self.owner, self.name, value)
+
+    def _last_alive(self) -> object:
+        """Return what was there, without patches that were undone earlier and could not be removed then."""
+        before = self._before
+        while True:
+            patch = getattr(before, "__dict__", {}).get(_PATCH)
+            # functools.wraps copies our mark onto the wrappers of others.
+            if not isinstance(patch, Patch) or patch._active or patch._installed is not before:
+                return before
+            before = patch._before
+
+    def _build(self, current: object) -> object:
+        reachable: Any = getattr(self.owner, self.name)  # Any: what the host has there
+        if not callable(reachable):
+            raise TypeError(f"{self!r}: the attribute is not callable")
+        found: Any = current if current is not _NOTHING else _inherited(self.owner, self.name, reachable)
+        kind = _kind(self.owner, found)
+        if current is _NOTHING and isinstance(self.owner, type):
+            original = _looked_up_above(self.owner, self.name, kind)
+        elif kind in ("unbound", "static") or type(found) is FunctionType:
+            original = reachable
+        else:
+            original = _through_descriptor(found, kind)
+        switch = self._switch(original, getattr(found, "__func__", found))
+        if kind == "static":
+            return staticmethod(switch)
+        return classmethod(switch) if kind == "class" else switch
+
+    def _switch(self, original: AnyCallable, found: AnyCallable) -> AnyCallable:
+        """Return what stands in the attribute: the replacement while the patch is applied, else the original.
+
+        It is always there, as references to it (bound methods in a host's registry) outlive an undo.
+        """
+        replacement = self._make(original)
+
+        def switch(*args: object, **kwargs: object) -> object:
+            return (replacement if self._active else original)(*args, **kwargs)
+
+        async def coroutine_switch(*args: object, **kwargs: object) -> object:
+            return await (replacement if self._active else original)(*args, **kwargs)
+
+        # iscoroutinefunction() stays true, which hosts decide by.
+        both_async = _makes_coroutines(found) and _makes_coroutines(replacement)
+        chosen: AnyCallable = coroutine_switch if both_async else switch
+        update_wrapper(chosen, found)
+        chosen.__dict__[_PATCH] = self
+        return chosen
+
+
+def _inherited(owner: type | ModuleType, name: str, reachable: object) -> object:
+    bases = owner.__mro__ if isinstance(owner, type) else ()
+    # A metaclass, or a module's __getattr__, may serve what is in no __dict__.
+    return next((vars(base)[name] for base in bases if name in vars(base)), reachable)
+
+
+def _kind(owner: type | ModuleType, found: object) -> Kind:
+    """Say what attribute access adds. A proxy (wrapt's) claims to be what it wraps, which is right here."""
+    if not isinstance(owner, type):
+        return "unbound"
+    if isinstance(found, staticmethod) or not hasattr(found, "__get__"):
+        return "static"
+    return "class" if isinstance(found, classmethod) else "method"
+
+
+def _looked_up_above(owner: type[object], name: str, kind: Kind) -> AnyCallable:
+    """Call what is inherited as found per call: the base may be patched, or that undone, after us."""
+
+    def inherited(*args: Any, **kwargs: object) -> object:
+        bound_to, rest = (owner, args) if kind == "static" else (args[0], args[1:])
+        above: object = super(owner, bound_to)
+        return getattr(above, name)(*rest, **kwargs)
+
+    return inherited
+
+
+def _through_descriptor(found: Any, kind: Kind) -> AnyCallable:  # Any: what has a __get__
+    """Call it as attribute access would: another library's wrapper, called bare, mistakes self for data."""
+
+    def bound(self: Any, /, *args: object, **kwargs: object) -> object:
+        method = found.__get__(None, self) if kind == "class" else found.__get__(self, type(self))
+        return method(*args, **kwargs)
+
+    return bound
+
+
+def _makes_coroutines(function: object) -> bool:
+    code = getattr(function, "__code__", None)
+    return bool(getattr(code, "co_flags", 0) & _COROUTINE)
+
+
+def _wraps(top: object, wanted: object) -> bool:
+    """Whether ``wanted`` is ``top``, or among what ``top`` says it wraps."""
+    wanted = getattr(wanted, "__func__", wanted)
+    for _ in range(100):  # a chain that somebody tied into a circle ends too
+        if top is None or top is _NOTHING:
+            return False
+        if getattr(top, "__func__", top) is wanted:
+            return True
+        top = getattr(top, "__wrapped__", None)
+    return False

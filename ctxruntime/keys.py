@@ -1,0 +1,419 @@
+"""What can be ambient: typed keys, each read like a context variable.
+
+    TENANT = Key("tenant", str, attributes="tenant.id")
+
+    with session(session_id="s1", tenant="acme"):
+        TENANT.get()                # "acme"
+
+A key has the contract of `contextvars.ContextVar` for its readers: `get()`, `get(default)`, a `LookupError`
+when nothing binds it, a value that tasks take along. All keys share one variable (see `layers`).
+"""
+
+from __future__ import annotations
+
+from _operator import attrgetter
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast, final, get_args, get_origin, overload
+
+from ctxruntime.errors import DuplicateKeyError, InvalidValueError, UnknownKeyError
+from ctxruntime.layers import BUILT_IN, CURRENT, LINKED, SPARE, UNSET, Bits, Layer, Unset, current
+
+__all__ = [
+    "FRONTEND",
+    "GATEWAY_SESSION_KEY",
+    "PREVIOUS_SESSION_ID",
+    "SESSION_ID",
+    "USER_ID",
+    "Key",
+    "Link",
+]
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+Inject: TypeAlias = Literal["any", "named", "marked", "never"]
+Redact: TypeAlias = Literal["hash", "drop"]
+
+MAX_TEXT: Final = 1024
+"""The most characters that a text value may have, and bytes a `bytes` value."""
+MAX_ITEMS: Final = 128
+"""The most items that a tuple may have."""
+MAX_BITS: Final = 1024
+"""The most bits that an int may need: an id of any kind, and no number that takes a second to print."""
+
+KEYS: Final[dict[str, Key[Any]]] = {}
+"""Every key of the process, by name."""
+ANYWHERE: Final[list[Key[Any]]] = []
+"""The keys that go into `**kwargs` too."""
+
+_here = CURRENT.get
+
+
+@final
+class Link(Generic[T]):
+    """Tie a key to a context variable of the host's, which holds `unset` where the key is not known."""
+
+    __slots__ = ("unset", "var")
+
+    def __init__(self, var: ContextVar[Any], unset: object) -> None:
+        self.var = var
+        self.unset = unset
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Link) and self.var is other.var and self.unset == other.unset
+
+    def __hash__(self) -> int:
+        return hash(self.var)
+
+
+@final
+class Key(Generic[T]):
+    """Define a named, typed ambient value.
+
+    Defining a key of the same name alike again returns the key that is there.
+
+    Args:
+        name: an identifier, and not `take`; handlers and `session(...)` know the key by it.
+        type: `str`, `int`, `float`, `bool`, `bytes`, `UUID`, `datetime`, an `Enum`, `tuple` or `tuple[...]`.
+        attributes: the name, or names, under which telemetry shows it.
+        default: what reading and injection give where nothing binds it; never mirrored.
+        redact: `"hash"` or `"drop"` it in everything mirrored or printed.
+        wire: whether it may leave the program, in headers and child environments.
+        inject: `"any"` handler that accepts it, `**kwargs` included; parameters `"named"` after it; only where
+            the handler has it `"marked"`; or `"never"`.
+        link: a context variable of the host's to keep in step (`Link`).
+
+    Raises:
+        DuplicateKeyError: a key of this name is defined, and not alike.
+        InvalidValueError: the name, the type or the default is none that a key can have.
+
+    >>> COLOUR = Key("doc_colour", str)
+    >>> COLOUR.get("none")
+    'none'
+    """
+
+    __slots__ = (
+        "attributes",
+        "bit",
+        "default",
+        "inject",
+        "items",
+        "link",
+        "name",
+        "of",
+        "peek",
+        "put",
+        "redact",
+        "type",
+        "wire",
+    )
+
+    name: str
+    type: type[T]
+    attributes: tuple[str, ...]
+    default: T | Unset
+    redact: Redact | None
+    wire: bool
+    inject: Inject
+    link: Link[T] | None
+    items: tuple[Any, ...]
+    bit: Bits
+    of: Callable[[Layer], Any]
+    """The value in a layer as its readers see it, or UNSET."""
+    peek: Callable[[Layer], Any]
+    """The value in a layer as it stands there, whatever became of the layer."""
+    put: Callable[[Layer, object], None]
+
+    def __new__(
+        cls,
+        name: str,
+        type: type[T] = str,  # type: ignore[assignment]  # a default for a type variable
+        *,
+        attributes: str | tuple[str, ...] = (),
+        default: T | Unset = UNSET,
+        redact: Redact | None = None,
+        wire: bool = False,
+        inject: Inject = "named",
+        link: Link[T] | None = None,
+    ) -> Key[T]:
+        """Define the key, or return the one that is defined alike."""
+        key = object.__new__(cls)
+        key.name = name
+        key.type = get_origin(type) or type
+        key.items = get_args(type)
+        key.attributes = (attributes,) if isinstance(attributes, str) else tuple(attributes)
+        key.redact, key.wire, key.inject, key.link = redact, wire, inject, link
+        _check_definition(key)
+        key.default = UNSET if default is UNSET else key.check(default)
+        defined = KEYS.get(name)
+        if defined is not None:
+            if differs := _difference(defined, key):
+                raise DuplicateKeyError(name, differs)
+            return cast("Key[T]", defined)
+        _place(key)
+        return key
+
+    @overload
+    def get(self) -> T: ...
+    @overload
+    def get(self, default: D, /) -> T | D: ...
+    def get(self, default: Any = UNSET, /) -> Any:
+        """Return the value in effect here, else `default`, else the key's default.
+
+        Raises:
+            UnboundKeyError: nothing binds the key, and there is no default. It is a `LookupError`.
+        """
+        value = self.of(_here())
+        return value if value is not UNSET else self.fallback(default)
+
+    def fallback(self, default: Any = UNSET) -> Any:
+        """Return what reading gives where no layer binds the key: linked variable, defaults, or the error."""
+        value = self._linked()
+        if value is UNSET:
+            value = default if default is not UNSET else self.default
+        if value is UNSET:
+            from ctxruntime.errors import UnboundKeyError
+
+            raise UnboundKeyError(self.name)
+        return value
+
+    def is_bound(self) -> bool:
+        """Tell whether the key has a value here; its default is none."""
+        return self.of(_here()) is not UNSET or self._linked() is not UNSET
+
+    def _linked(self) -> Any:
+        link = self.link
+        if link is None or current().turn is not None:
+            return UNSET
+        value = link.var.get(UNSET)
+        return UNSET if value == link.unset else value
+
+    def check(self, value: T) -> T:
+        """Return the value if the key can hold it.
+
+        Raises:
+            InvalidValueError: what entering with it would raise.
+        """
+        if problem := _problem(value, self.type, self.items):
+            raise InvalidValueError(self.name, *problem)
+        return value
+
+    def admit(self, value: object) -> Any:
+        """Return what a layer holds for a value that was given: UNSET for None, which means "not known"."""
+        if value.__class__ is str and self.type is str and len(cast("str", value)) <= MAX_TEXT:
+            if cast("str", value).isprintable():  # most are, and this is the way in of every message
+                return value
+        elif value is None or value is UNSET:
+            return UNSET
+        return self.check(cast("T", value))
+
+    def shown(self, value: object) -> str:
+        """Return how people are shown a value of this key."""
+        return repr(value) if self.redact is None else "<redacted>"
+
+    def __repr__(self) -> str:
+        return f"<Key {self.name}: {self.type.__name__}>"
+
+    def __reduce__(self) -> tuple[Callable[[str], Key[Any]], tuple[str]]:
+        return find, (self.name,)
+
+    def __copy__(self) -> Key[T]:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Key[T]:
+        return self
+
+
+def find(name: str) -> Key[Any]:
+    """Return the key of this name.
+
+    Raises:
+        UnknownKeyError: there is none; says which one may have been meant.
+    """
+    key = KEYS.get(name)
+    if key is not None:
+        return key
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(name), KEYS, n=1)
+    advice = f"did you mean {near[0]!r}?" if near else f"define it first, Key({name!r}, str)"
+    raise UnknownKeyError(str(name), advice)
+
+
+def require_key(thing: object) -> Key[Any]:
+    """Return `thing` if it is a Key, else say what was expected."""
+    if isinstance(thing, Key):
+        return cast("Key[Any]", thing)
+    raise UnknownKeyError(str(thing)[:40], "a Key object is expected here, such as SESSION_ID")
+
+
+def admitted(
+    keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]
+) -> Iterable[tuple[Key[Any], object]]:
+    """Yield every key that was given, by object or by name, with its value as a layer holds it."""
+    for given, value in (keys or {}).items():
+        key = require_key(given)
+        yield key, key.admit(value)
+    for name, value in values.items():
+        key = KEYS.get(name) or find(name)
+        yield key, key.admit(value)
+
+
+# Defining
+
+
+def _place(key: Key[Any]) -> None:
+    """Give a new key its bit and its slot in the layers: a spare one, else a name among the further ones."""
+    number = len(KEYS)
+    key.bit = 1 << number
+    slots = (*BUILT_IN, *SPARE)
+    if number < len(slots):
+        slot: Any = Layer.__dict__[slots[number]]
+        key.of, key.peek, key.put = attrgetter(slots[number]), slot.__get__, slot.__set__
+    else:
+        key.of, key.peek, key.put = _further(key.name)
+    KEYS[key.name] = key
+    if key.inject == "any":
+        ANYWHERE.append(key)
+    if key.link is not None:
+        LINKED.append(key)
+
+
+def _further(
+    name: str,
+) -> tuple[Callable[[Layer], Any], Callable[[Layer], Any], Callable[[Layer, object], None]]:
+    raw: Any = Layer.__dict__["more"]
+
+    def of(layer: Layer) -> Any:
+        more = layer.more
+        return UNSET if more is None else more.get(name, UNSET)
+
+    def peek(layer: Layer) -> Any:
+        more = raw.__get__(layer)
+        return UNSET if more is None else more.get(name, UNSET)
+
+    def put(layer: Layer, value: object) -> None:
+        layer.more = {**(raw.__get__(layer) or {}), name: value}
+
+    return of, peek, put
+
+
+def _difference(one: Key[Any], other: Key[Any]) -> str | None:
+    for aspect in ("type", "items", "attributes", "default", "redact", "wire", "inject", "link"):
+        if getattr(one, aspect) != getattr(other, aspect):
+            return "type" if aspect == "items" else aspect
+    return None
+
+
+def _check_definition(key: Key[Any]) -> None:
+    import keyword
+
+    name: object = key.name
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name == "take":
+        raise InvalidValueError(
+            str(name)[:40],
+            "cannot be defined by this name",
+            "choose an identifier that can be a parameter, other than 'take'",
+        )
+    for choice, allowed in (
+        (key.inject, ("any", "named", "marked", "never")),
+        (key.redact, (None, "hash", "drop")),
+    ):
+        if choice not in allowed:
+            raise InvalidValueError(name, f"cannot be defined with {choice!r}", f"choose one of {allowed}")
+    for kind in (key.type, *(item for item in key.items if item is not ...)):
+        if not _is_allowed(kind):
+            raise InvalidValueError(
+                name,
+                "cannot be of this type",
+                "choose str, int, float, bool, bytes, UUID, datetime, an Enum or a tuple of them, and keep "
+                "objects in per-conversation state",
+            )
+
+
+# Values
+
+_EXACT: Final = (str, int, float, bool, bytes, tuple)
+Problem: TypeAlias = tuple[str, str]
+"""What is wrong with a value, and what to do about it."""
+
+
+def _is_allowed(kind: object) -> bool:
+    if not isinstance(kind, type):
+        return False
+    if kind in _EXACT:
+        return True
+    from datetime import datetime
+    from enum import Enum
+    from uuid import UUID
+
+    return issubclass(kind, (Enum, UUID, datetime))
+
+
+def _problem(value: object, kind: type[Any], items: tuple[Any, ...] = ()) -> Problem | None:
+    """Say why a value is not of `kind`, small, immutable and clean; None if it is."""
+    # A subclass of str or int can carry anything: only the types themselves are known to be immutable.
+    if type(value) is not kind if kind in _EXACT else not isinstance(value, kind):
+        wanted, given = kind.__name__, type(value).__name__
+        return (
+            f"takes {wanted}, not {given}",
+            f"give {wanted}(...), or keep the object in per-conversation state",
+        )
+    if isinstance(value, str):
+        return _text_problem(value)
+    if isinstance(value, bytes) and len(value) > MAX_TEXT:
+        return f"takes at most {MAX_TEXT} bytes", "keep large values in per-conversation state"
+    if type(value) is int and value.bit_length() > MAX_BITS:
+        return f"takes numbers of at most {MAX_BITS} bits", "give str(...) of what names it"
+    if type(value) is tuple:
+        return _tuple_problem(cast("tuple[object, ...]", value), items)
+    return None
+
+
+def _text_problem(text: str) -> Problem | None:
+    if len(text) > MAX_TEXT:
+        return f"takes at most {MAX_TEXT} characters", "keep long text in per-conversation state"
+    if text.isprintable() or not any(map(_is_unclean, text)):
+        return None
+    return (
+        "takes no control characters, line breaks or lone surrogates",
+        "strip them where the value comes in; it ends up in logs and headers",
+    )
+
+
+def _is_unclean(character: str) -> bool:
+    """Tell whether a character could break a log line or a header, or cannot be encoded."""
+    code = ord(character)
+    return (
+        code < 0x20 or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xDFFF or code in (0x2028, 0x2029)
+    )
+
+
+def _tuple_problem(values: tuple[object, ...], items: tuple[Any, ...]) -> Problem | None:
+    if len(values) > MAX_ITEMS:
+        return f"takes tuples of at most {MAX_ITEMS} items", "keep large values in per-conversation state"
+    if not items:
+        kinds: tuple[Any, ...] = tuple(type(value) for value in values)
+    elif items[-1] is ...:
+        kinds = items[:1] * len(values)
+    else:
+        kinds = items
+    if len(kinds) != len(values):
+        return f"takes tuples of {len(kinds)} items", "give one value for each"
+    for value, kind in zip(values, kinds, strict=True):
+        if not _is_allowed(kind):
+            return f"takes no tuple with {kind.__name__} in it", "give str(...) of the item"
+        if problem := _problem(value, kind):
+            return problem
+    return None
+
+
+SESSION_ID: Final = Key("session_id", str, attributes="session.id", inject="any")
+GATEWAY_SESSION_KEY: Final = Key("gateway_session_key", str, attributes="gateway.session_key", inject="any")
+PREVIOUS_SESSION_ID: Final = Key(
+    "previous_session_id", str, attributes="session.previous_id", inject="marked"
+)
+USER_ID: Final = Key("user_id", str, attributes="user.id", inject="marked")
+FRONTEND: Final = Key("frontend", str, attributes="frontend", inject="marked")
+

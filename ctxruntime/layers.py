@@ -1,0 +1,308 @@
+"""The one ContextVar, the layers it holds, and how an amend reaches them.
+
+A *layer* is what is in effect: one slot per key. Every scope that is entered puts a layer of its own into the
+variable. A turn's own layer (`scope.Turn`) is the root; a `Derived` layer (a nested bind, a joined door, a
+snapshot put in effect) holds the values of its parent, but for the keys that it binds itself.
+
+Readers check nothing. What could change under them is brought to them instead:
+
+- an *amend* writes into the layer that binds the key and into every layer that derives from it;
+- a layer that was *left elsewhere* (from another task or thread, or under another layer) is swapped to a twin
+  class, whose slots settle the variable before they answer.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import RLock  # threading would cost what `import ctxruntime` must not
+from _weakref import ref
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from contextvars import ContextVar, Token
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast, final
+
+if TYPE_CHECKING:  # a checker narrows enum members; the enum module is too dear to import for one sentinel
+    from enum import Enum
+
+    class Unset(Enum):
+        UNSET = "UNSET"
+
+    UNSET: Final = Unset.UNSET
+else:
+
+    @final
+    class Unset:
+        """The type of UNSET."""
+
+        __slots__ = ()
+
+        def __repr__(self) -> str:
+            return "UNSET"
+
+        def __reduce__(self) -> str:
+            return "UNSET"
+
+        def __copy__(self) -> Unset:
+            return self
+
+        def __deepcopy__(self, memo: object) -> Unset:
+            return self
+
+        def __bool__(self) -> bool:
+            return False
+
+    UNSET = Unset()
+
+BUILT_IN: Final = ("session_id", "gateway_session_key", "previous_session_id", "user_id", "frontend")
+# Handed out to a program's own keys as it defines them; further ones live in `more`. Three, because a live turn
+# with the five built-in keys is promised to take no more than 265 bytes.
+SPARE: Final = ("own0", "own1", "own2")
+PLACES: Final = (*BUILT_IN, *SPARE)
+
+Bits: TypeAlias = int
+"""A set of keys: the sum of their bits."""
+
+
+class Layer:
+    """What is in effect: the value of each key, or UNSET."""
+
+    __slots__ = (
+        *PLACES,
+        "more",  # the values of keys that have no slot, by name; None while there are none
+        "token",  # None before entering, the variable's Token while entered, LEFT after
+        "links",  # what to give back to linked variables on leaving
+        "mirrored",  # a cache of what the layer's keys look like as span attributes
+        "derived",  # the layers that an amend of this one must reach, weakly
+        "door",  # the scope object that makes this layer anew
+        "__weakref__",
+    )
+    if TYPE_CHECKING:
+        session_id: object
+        gateway_session_key: object
+        previous_session_id: object
+        user_id: object
+        frontend: object
+        own0: object
+        own1: object
+        own2: object
+        more: dict[str, object] | None
+        token: Token[Layer] | Literal["left"] | None
+        links: Links | None
+        mirrored: Any  # telemetry's, whatever it keeps
+        derived: set[ref[Derived]] | None
+        door: object
+
+    left_elsewhere: ClassVar[bool] = False
+    parent: Layer | None = None
+    turn: Any = None  # scope.Turn, which is defined above this floor
+    binds: Bits = 0
+
+    def __init__(self) -> None:
+        # One chain, and no copy of an empty layer: this is most of what entering a scope costs.
+        self.session_id = self.gateway_session_key = self.previous_session_id = self.user_id = self.frontend = UNSET
+        self.own0 = self.own1 = self.own2 = UNSET
+        self.more = self.token = self.links = self.mirrored = self.derived = self.door = None
+
+
+LEFT: Final = "left"
+Links: TypeAlias = list[tuple[ContextVar[Any], Token[Any]]]
+LayerT = TypeVar("LayerT", bound=type[Layer])
+_twins: dict[type[Layer], type[Layer]] = {}
+
+
+@final
+class _Nothing(Layer):
+    """What is in effect where no scope is: nothing."""
+
+    __slots__ = ()
+
+
+NOTHING: Final = _Nothing()
+CURRENT: Final[ContextVar[Layer]] = ContextVar("ctxruntime", default=NOTHING)
+_get, _set, _reset = CURRENT.get, CURRENT.set, CURRENT.reset
+
+LINKED: Final[list[Any]] = []
+"""The keys that are linked to a variable of the host's, in the order they were defined."""
+
+_lock = RLock()
+
+
+def _renew_lock() -> None:
+    """Forget a lock that a thread of the parent may have held when this child was forked."""
+    global _lock
+    _lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+# A layer that was left elsewhere
+
+
+def _settling(name: str) -> property:
+    slot: Any = Layer.__dict__[name]  # a member descriptor: typeshed has no type for a slot's
+
+    def read(layer: Layer) -> object:
+        return getattr(settle(), name) if _get() is layer else slot.__get__(layer)
+
+    return property(read, slot.__set__)
+
+
+def leavable(cls: LayerT) -> LayerT:
+    """Give a class of layers the twin that its instances become when they are left elsewhere."""
+    slots = {name: _settling(name) for name in (*PLACES, "more")}
+    twin = type(f"{cls.__name__}LeftElsewhere", (cls,), {"__slots__": (), "left_elsewhere": True, **slots})
+    _twins[cls] = cast("type[Layer]", twin)  # `type` called with three arguments is a plain `type`
+    return cls
+
+
+def settle() -> Layer:
+    """Return the layer in effect, after unbinding here what was left elsewhere.
+
+    A token tells whose context this is: where it resets, the scope was entered here, and its binding ends; where
+    it does not, this context took the state over, keeps it, and gets an unmarked copy.
+    """
+    layer = _get()
+    while layer.left_elsewhere:
+        token = layer.token
+        try:
+            _reset(cast("Token[Layer]", token))  # anything else in the slot is the TypeError below
+        except (ValueError, RuntimeError, TypeError):
+            copy = derive(layer)
+            _set(copy)
+            return copy
+        _has_left(layer)
+        layer.__class__ = type(layer).__base__  # type: ignore[assignment]  # a twin's base is its plain class
+        layer = _get()
+    return layer
+
+
+def current() -> Layer:
+    """Return the layer in effect; `NOTHING` outside any scope."""
+    layer = _get()
+    return settle() if layer.left_elsewhere else layer
+
+
+# Entering and leaving
+
+
+def enter(layer: Layer, linked: Iterable[Any] = LINKED) -> None:
+    """Put a fresh layer in effect, and the values of `linked` keys into the variables they are linked to."""
+    layer.token = _set(layer)
+    if LINKED:
+        layer.links = write_links(layer, linked)
+
+
+def leave(layer: Layer) -> None:
+    """End the layer's binding in the context that entered it, from wherever this is called. Never raises."""
+    token = layer.token
+    if token is None or token is LEFT or layer.left_elsewhere:
+        return
+    if _get() is layer:
+        try:
+            _reset(token)
+        except (ValueError, RuntimeError):
+            pass  # another context's: it unbinds itself when it reads next
+        else:
+            _has_left(layer)
+            return
+    layer.__class__ = _twins[type(layer)]
+
+
+def _has_left(layer: Layer) -> None:
+    layer.token = LEFT  # the token keeps the layer below alive, and turns that start turns would chain for ever
+    if layer.links:
+        restore_links(layer.links)
+        layer.links = None
+
+
+def write_links(layer: Layer, linked: Iterable[Any]) -> Links:
+    """Write what `layer` holds of the linked keys into their variables; return what undoes it."""
+    links: Links = []
+    for key in linked:
+        value = key.of(layer)
+        links.append((key.link.var, key.link.var.set(key.link.unset if value is UNSET else value)))
+    return links
+
+
+def restore_links(links: Links) -> None:
+    """Give the variables back what they held; where they cannot be reset, this context never wrote them."""
+    for var, token in reversed(links):
+        with suppress(ValueError, RuntimeError):
+            var.reset(token)
+
+
+# Deriving and amending
+
+
+@leavable
+class Derived(Layer):
+    """A layer that holds its parent's values, but for the keys that it binds itself."""
+
+    __slots__ = ("binds", "parent", "turn")
+    if TYPE_CHECKING:
+        parent: Layer | None
+        turn: Any
+        binds: Bits
+
+
+def derive(parent: Layer, binds: Bits = 0, values: Iterable[tuple[Callable[[Layer, object], None], object]] = ()) -> Derived:
+    """Make a layer of the parent's values in which `binds` are bound to `values`, each given with its writer."""
+    layer = Derived()
+    layer.parent = parent if parent is not NOTHING else None
+    layer.turn = parent.turn
+    layer.binds = binds
+    with _lock:  # an amend between the copy and the registration would be lost
+        _copy(parent, layer)
+        if parent is not NOTHING:
+            _register(layer, parent)
+    for write, value in values:
+        write(layer, value)
+    return layer
+
+
+def _copy(parent: Layer, layer: Layer) -> None:
+    for slot in _SLOTS:
+        slot.__set__(layer, slot.__get__(parent))
+    more = _MORE.__get__(parent)
+    layer.more = None if more is None else more.copy()
+
+
+_SLOTS: Final[list[Any]] = [Layer.__dict__[name] for name in PLACES]
+_MORE: Final[Any] = Layer.__dict__["more"]
+
+
+def _register(layer: Derived, parent: Layer) -> None:
+    derived = parent.derived
+    if derived is None:
+        derived = parent.derived = set()
+    derived.add(ref(layer, derived.discard))
+
+
+def scope_of(layer: Layer, bit: Bits) -> Layer | None:
+    """Return the nearest layer that binds a key, else the turn's own; None where there is neither."""
+    at: Layer | None = layer
+    while at is not None:
+        if at.binds & bit or at is at.turn:
+            return at
+        at = at.parent
+    return None
+
+
+def write(layer: Layer, key: Any, value: object) -> None:
+    """Write one key where it is bound, and into every layer that derives from there and does not shadow it."""
+    key.put(layer, value)
+    layer.mirrored = None
+    for reference in (layer.derived or _NO_LAYERS).copy():
+        derived = reference()
+        if derived is not None and not derived.binds & key.bit:
+            write(derived, key, value)
+
+
+_NO_LAYERS: Final[frozenset[ref[Derived]]] = frozenset()
+
+
+def amending() -> RLock:
+    """Return the lock to hold while layers are looked up and written."""
+    return _lock

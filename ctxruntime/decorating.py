@@ -1,0 +1,168 @@
+"""A scope as a decorator: in effect during the whole body of functions of every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, final
+
+from ctxruntime.errors import InvalidValueError
+from ctxruntime.generators import CO_COROUTINE, Held, answering_like, held_body, kind_of
+from ctxruntime.layers import Layer
+
+if TYPE_CHECKING:  # inspect is too dear to import before it is needed
+    from inspect import Signature
+
+    from ctxruntime.keys import Key
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Entrance(Protocol):
+    """What a decorator needs of a door."""
+
+    @property
+    def asks(self) -> Mapping[Key[Any], Callable[..., object]]:
+        """What is computed from a call, by key."""
+        ...
+
+    def make(self, call: Call | None = None) -> Layer:
+        """Make the layer of one call."""
+        ...
+
+    def enter(self, layer: Any) -> None:
+        """Put a layer that was made in effect."""
+        ...
+
+    def leave(self, layer: Any) -> None:
+        """End it."""
+        ...
+
+    def left(self, layer: Any) -> None:
+        """Take note that it was left."""
+        ...
+
+
+@final
+class Call:
+    """One call of a decorated function, for what is computed from its arguments."""
+
+    __slots__ = ("_arguments", "args", "fn", "kwargs", "signature")
+
+    def __init__(self, fn: Callable[..., Any], signature: Signature, args: Any, kwargs: Any) -> None:
+        self.fn = fn
+        self.signature = signature
+        self.args = args
+        self.kwargs = kwargs
+        self._arguments: dict[str, object] | None = None
+
+    def ask(self, question: Callable[..., object]) -> object:
+        """Call `question` with the arguments that it names."""
+        arguments = self._arguments
+        if arguments is None:
+            arguments = self._arguments = self._bind()
+        return question(*(arguments[name] for name in _named(question) if name in arguments))
+
+    def _bind(self) -> dict[str, object]:
+        try:
+            bound = self.signature.bind(*self.args, **self.kwargs)
+        except TypeError:
+            self.fn(*self.args, **self.kwargs)  # says better what is wrong with the call
+            raise
+        bound.apply_defaults()
+        arguments = dict(bound.arguments)
+        for name, parameter in self.signature.parameters.items():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                arguments |= arguments[name]
+        return arguments
+
+
+def _named(question: Callable[..., object]) -> tuple[str, ...]:
+    from inspect import signature
+
+    return tuple(signature(question).parameters)
+
+
+def _check_questions(fn: Callable[..., Any], door: Entrance, signature: Signature) -> None:
+    parameters = signature.parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return
+    for key, question in door.asks.items():
+        for name in _named(question):
+            if name not in parameters:
+                raise InvalidValueError(
+                    key.name,
+                    f"is computed from argument {name!r}, which {getattr(fn, '__qualname__', fn)} does not take",
+                    f"name one of {', '.join(parameters) or 'none'}",
+                )
+
+
+def decorate(fn: F, door: Entrance) -> F:
+    """Put a layer that `door` makes for each call in effect during the whole body of `fn`.
+
+    Raises:
+        InvalidValueError: a value is to be computed from an argument that `fn` does not take.
+        TypeError: `fn` is not callable.
+    """
+    if isinstance(fn, (staticmethod, classmethod)):
+        return cast("F", type(fn)(decorate(cast("Any", fn).__func__, door)))
+    if not callable(fn):
+        raise TypeError(f"a scope decorates a function, not {type(fn).__name__}: write `with` around the work")
+    new_call: Callable[[Any, Any], Call | None] = _no_call
+    if door.asks:
+        from inspect import signature
+
+        shape = signature(fn)
+        _check_questions(fn, door, shape)
+
+        def new_call(args: Any, kwargs: Any) -> Call | None:
+            return Call(fn, shape, args, kwargs)
+
+    kind = kind_of(fn)
+    if not kind:
+        return cast("F", _function(fn, door, new_call))
+    if kind == CO_COROUTINE:
+        return cast("F", _coroutine_function(fn, door, new_call))
+    return cast("F", answering_like(_generator_function(fn, door, new_call), kind))
+
+
+NewCall = Callable[[Any, Any], "Call | None"]
+
+
+def _no_call(args: Any, kwargs: Any) -> Call | None:
+    return None
+
+
+def _function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Callable[..., Any]:
+    @wraps(fn)
+    def scoped(*args: Any, **kwargs: Any) -> Any:
+        layer = door.make(new_call(args, kwargs))
+        door.enter(layer)
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            door.leave(layer)
+
+    return scoped
+
+
+def _coroutine_function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Callable[..., Any]:
+    @wraps(fn)
+    async def scoped(*args: Any, **kwargs: Any) -> Any:
+        layer = door.make(new_call(args, kwargs))
+        door.enter(layer)
+        try:
+            return await fn(*args, **kwargs)
+        finally:
+            door.leave(layer)
+
+    return scoped
+
+
+def _generator_function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Callable[..., Any]:
+    @wraps(fn)
+    def scoped(*args: Any, **kwargs: Any) -> Any:
+        layer = door.make(new_call(args, kwargs))  # of the caller's state, not of the first stepper's
+        return held_body(fn(*args, **kwargs), Held(layer, door.left))
+
+    return scoped

@@ -1,0 +1,230 @@
+"""A layer held over the steps of generators and coroutines.
+
+Generators have no context of their own: what they bind stays bound in whoever iterates them. A *held* body has
+its layer in effect during each step, whoever makes it and in whichever task, and its consumer has its own state
+between the steps. What the body itself entered and has not left is kept, and is in effect again at the next step.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import suppress
+from contextvars import Token
+from functools import partial
+from typing import Any, Final, TypeVar, cast, final
+
+from ctxruntime.layers import CURRENT, LEFT, LINKED, Layer, Links, current, restore_links, write_links
+
+Y = TypeVar("Y")
+S = TypeVar("S")
+R = TypeVar("R")
+
+_get, _set, _reset = CURRENT.get, CURRENT.set, CURRENT.reset
+
+
+@final
+class Held:
+    """What a suspended body has in effect: its own layer, and above it what it entered and has not left."""
+
+    __slots__ = ("above", "base", "links", "on_end")
+
+    def __init__(self, base: Layer, on_end: Callable[[Layer], None] | None = None) -> None:
+        self.base = base
+        self.above: list[Layer] | None = None
+        self.links: Links | None = None
+        self.on_end = on_end
+
+    def resume(self) -> Token[Layer]:
+        """Put it in effect for one step; what is returned goes to `suspend`."""
+        token = _set(self.base)
+        if LINKED:
+            self.links = write_links(self.base, LINKED)
+        if self.above is not None:
+            for layer in self.above:
+                # This step may run in another context than the last one: a token serves only where it was made.
+                layer.token = _set(layer)
+            self.above = None
+        return token
+
+    def suspend(self, token: Token[Layer]) -> None:
+        """Give the consumer its own state back, and remember what the body has in effect."""
+        if _get() is not self.base:
+            self.above = self._layers_above()
+        if self.links:
+            restore_links(self.links)
+            self.links = None
+        with suppress(ValueError, RuntimeError):  # closed from another context: nothing was touched there
+            _reset(token)
+
+    def _layers_above(self) -> list[Layer]:
+        layer, above = current(), list[Layer]()
+        while layer is not self.base and isinstance(layer.token, Token):
+            above.append(layer)
+            layer = cast("Layer", layer.token.old_value)
+        return above[::-1]
+
+    def end(self) -> None:
+        """Tell that the body has ended."""
+        self.base.token = LEFT
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end(self.base)
+
+    def __del__(self) -> None:
+        if self.on_end is not None:  # a body that was never started runs no `finally`
+            self.end()
+
+
+def held_generator(body: Generator[Y, S, R], held: Held) -> Generator[Y, S, R]:
+    """Drive a generator with `held` in effect during each step; transparent otherwise."""
+
+    def drive() -> Generator[Y, S, R]:
+        step: Callable[[Any], Y] = body.send
+        given: Any = None
+        resume, suspend = held.resume, held.suspend
+        try:
+            while True:
+                token = resume()
+                try:
+                    item = step(given)
+                except StopIteration as stop:
+                    return cast("R", stop.value)
+                finally:
+                    suspend(token)
+                try:
+                    given = yield item
+                    step = body.send
+                except GeneratorExit:
+                    token = resume()
+                    try:
+                        # From 3.13 on, close() returns what the body returned.
+                        return cast("R", cast("Any", body).close())
+                    finally:
+                        suspend(token)
+                except BaseException as error:  # noqa: BLE001  # whatever is thrown in is the body's
+                    given, step = error, body.throw
+        finally:
+            held.end()
+
+    return _named_like(body, drive())
+
+
+def held_async_generator(body: AsyncGenerator[Y, S], held: Held) -> AsyncGenerator[Y, S]:
+    """Drive an async generator with `held` in effect during each step; transparent otherwise."""
+
+    async def drive() -> AsyncGenerator[Y, S]:
+        step: Callable[[Any], Any] = _first_step(body)
+        given: Any = None
+        try:
+            while True:
+                token = held.resume()
+                try:
+                    item = await step(given)
+                except StopAsyncIteration:
+                    return
+                finally:
+                    held.suspend(token)
+                try:
+                    given = yield item
+                    step = body.asend
+                except GeneratorExit:
+                    token = held.resume()
+                    try:
+                        await body.aclose()
+                    finally:
+                        held.suspend(token)
+                    raise
+                except BaseException as error:  # noqa: BLE001  # whatever is thrown in is the body's
+                    given, step = error, body.athrow
+        finally:
+            held.end()
+
+    return _named_like(body, drive())
+
+
+def _first_step(body: AsyncGenerator[Y, S]) -> Callable[[Any], Any]:
+    """Return `asend`, made so that the event loop adopts the driver alone.
+
+    A loop closes what it adopted on shutdown, each by itself: the body would be closed outside its scope.
+    """
+
+    def step(given: Any) -> Any:
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(None, None)
+        try:
+            return body.asend(given)
+        finally:
+            sys.set_asyncgen_hooks(*hooks)
+
+    return step
+
+
+def held_coroutine(body: Coroutine[Y, S, R], held: Held) -> Coroutine[Y, S, R]:
+    """Drive a coroutine with `held` in effect during each step, whichever context it is stepped in."""
+
+    async def drive() -> R:
+        return await _Steps(body, held)
+
+    return _named_like(body, drive())
+
+
+@final
+class _Steps:
+    __slots__ = ("body", "held")
+
+    def __init__(self, body: Coroutine[Any, Any, Any], held: Held) -> None:
+        self.body = body
+        self.held = held
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return held_generator(cast("Generator[Any, Any, Any]", self.body), self.held)
+
+
+DriverT = TypeVar("DriverT")
+
+
+def _named_like(body: Any, driver: DriverT) -> DriverT:
+    cast("Any", driver).__name__ = getattr(body, "__name__", "held")
+    cast("Any", driver).__qualname__ = getattr(body, "__qualname__", "held")
+    return driver
+
+
+def held_body(body: Any, held: Held) -> Any:
+    """Hold a layer over whatever kind of body this is; return anything else as it is."""
+    if isinstance(body, types.GeneratorType):
+        return held_generator(cast("Generator[Any, Any, Any]", body), held)
+    if isinstance(body, types.AsyncGeneratorType):
+        return held_async_generator(cast("AsyncGenerator[Any, Any]", body), held)
+    if isinstance(body, types.CoroutineType):
+        return held_coroutine(cast("Coroutine[Any, Any, Any]", body), held)
+    return body
+
+
+CO_GENERATOR: Final = 0x20
+CO_COROUTINE: Final = 0x80
+CO_ASYNC_GENERATOR: Final = 0x200
+
+
+def kind_of(fn: Any) -> int:
+    """Return which of the three flags above the code behind a callable has; 0 for plain functions."""
+    while not hasattr(fn, "__code__"):
+        inner = fn.func if isinstance(fn, partial) else getattr(type(fn), "__call__", None)
+        if isinstance(fn, type) or inner is None or isinstance(inner, _SLOT_WRAPPER):
+            return 0
+        fn = inner
+    return int(fn.__code__.co_flags) & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)
+
+
+_SLOT_WRAPPER: Final = type(object.__init__)
+
+
+def answering_like(wrapper: Any, kind: int) -> Any:
+    """Make a plain function answer `inspect.iscoroutinefunction` and its kin as the function it calls does.
+
+    Since CPython 3.11 a flag of the code object is what inspect reads, and no more: what a call makes is decided
+    by the code's first instruction.
+    """
+    wrapper.__code__ = wrapper.__code__.replace(co_flags=wrapper.__code__.co_flags | kind)
+    return wrapper

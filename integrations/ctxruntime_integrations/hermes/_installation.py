@@ -1,0 +1,90 @@
+"""Put our functions into the host, and take them out again."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, Final, Literal, TypeAlias, final
+
+from ctxruntime.hops.patching import Patch, guard
+
+from . import _host, commands, entrypoints
+from ._watch import Watch
+
+__all__ = ["INSTALLATION", "POINTS", "PointState"]
+
+PointState: TypeAlias = Literal["ok", "absent", "pending", "off"]
+
+POINTS: Final[Mapping[_host.PatchPoint, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
+    _host.COMMAND_LOOKUP: commands.adapting_lookup,
+    _host.COMMAND_RESULT: commands.carrying_result,
+    _host.CLI: entrypoints.cli_entry,
+    _host.GATEWAY: entrypoints.gateway_entry,
+    _host.TUI: entrypoints.tui_entry,
+}
+
+
+@final
+class Installation:
+    """Our patches of the host in this process; there is one."""
+
+    def __init__(self) -> None:
+        self._watch: Watch | None = None
+        self._patches: dict[_host.PatchPoint, Patch] = {}
+
+    @property
+    def active(self) -> bool:
+        """Whether the host is patched, or will be as it is imported."""
+        return self._watch is not None
+
+    def start(self) -> None:
+        """Patch what is imported, and the rest as it comes; can be called twice."""
+        if self._watch is None:
+            self._watch = Watch({point.module for point in POINTS}, self._patch)
+            self._watch.start()
+        else:
+            self._watch.settle()
+
+    def stop(self) -> None:
+        """Undo every patch; can be called twice."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.stop()
+        for patch in self._patches.values():
+            patch.undo()
+
+    def status(self) -> dict[str, PointState]:
+        """Say of each patch point whether ours is there, and if not, why."""
+        pending = frozenset[str]() if self._watch is None else self._watch.pending
+        return {str(point): self._state(point, pending) for point in POINTS}
+
+    def _state(self, point: _host.PatchPoint, pending: frozenset[str]) -> PointState:
+        if self._watch is None:
+            return "off"
+        if point.module in pending:
+            return "pending"
+        patch = self._patches.get(point)
+        return "ok" if patch is not None and patch.active else "absent"
+
+    def _patch(self, module: ModuleType) -> None:
+        for point, make in POINTS.items():
+            if point.module == module.__name__:
+                with guard(f"hermes: patch {point}"):
+                    self._patch_one(module, point, make)
+
+    def _patch_one(
+        self,
+        module: ModuleType,
+        point: _host.PatchPoint,
+        make: Callable[[Callable[..., Any]], Callable[..., Any]],
+    ) -> None:
+        path, _, name = point.attribute.rpartition(".")
+        owner = operator.attrgetter(path)(module) if path else module
+        patch = self._patches.get(point)
+        if patch is None or patch.owner is not owner:
+            patch = self._patches[point] = Patch(owner, name, make)
+        patch.apply()
+
+
+INSTALLATION: Final = Installation()

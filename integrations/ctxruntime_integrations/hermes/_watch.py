@@ -1,0 +1,107 @@
+"""Act on a module of the host as soon as it is whole: now, or when its import ends.
+
+Nothing of the host is imported here. A module is in one of three states: not imported; half imported, which
+is in ``sys.modules`` while its code is still running, perhaps because it is what imports us; or whole.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import final
+
+from ctxruntime.hops.patching import guard
+
+__all__ = ["Watch"]
+
+
+@final
+class Watch:
+    """Call ``ready(module)`` once for each module named, before whoever imports it goes on.
+
+    Args:
+        names: the modules' full names.
+        ready: what to do with a module; an error of it is guarded.
+    """
+
+    def __init__(self, names: Iterable[str], ready: Callable[[ModuleType], None]) -> None:
+        self._pending = dict.fromkeys(names)  # claimed by pop, which is atomic: no lock
+        self._ready = ready
+
+    @property
+    def pending(self) -> frozenset[str]:
+        """The modules that are not whole yet."""
+        return frozenset(self._pending)
+
+    def start(self) -> None:
+        """Take the modules that are whole, and see the others coming; can be called twice."""
+        if self not in sys.meta_path:
+            # First, as the finder that finds a module keeps the others from being asked.
+            sys.meta_path.insert(0, self)
+        self.settle()
+
+    def stop(self) -> None:
+        """See no module coming any more; can be called twice."""
+        self._pending.clear()
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def settle(self) -> None:
+        """Take what became whole unseen, as other finders may have been asked before this one."""
+        for name in tuple(self._pending):
+            module = sys.modules.get(name)
+            if module is None:
+                continue
+            spec = getattr(module, "__spec__", None)
+            if getattr(spec, "_initializing", False):
+                self._announce(spec)
+            if not getattr(spec, "_initializing", False):
+                self.take(name)
+
+    def take(self, name: str) -> None:
+        """Hand a module over that is whole, if nobody has."""
+        module = sys.modules.get(name)
+        if module is not None and self._pending.pop(name, self) is None:
+            with guard(f"hermes: patch {name}"):
+                self._ready(module)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None, /
+    ) -> ModuleSpec | None:
+        """Find what the other finders find, and be told when it is whole: ``sys.meta_path`` asks."""
+        if self._pending:
+            with guard("hermes: watch imports"):
+                self.settle()
+        if name not in self._pending:
+            return None
+        for finder in sys.meta_path:
+            find_spec = getattr(finder, "find_spec", None)
+            spec = find_spec(name, path, target) if find_spec and finder is not self else None
+            if spec is not None:
+                self._announce(spec)
+                return spec
+        return None
+
+    def _announce(self, spec: object) -> None:
+        if type(spec) is ModuleSpec:
+            spec.__class__ = AnnouncingSpec
+            vars(spec)["_ctxruntime_watch"] = self
+
+
+@final
+class AnnouncingSpec(ModuleSpec):
+    """The spec of a module that is watched: it tells when the import system has run the module's code.
+
+    That is the one event that exists for a module whose code is running already: its loader was asked before
+    we were there. The import system sets ``_initializing`` to False then, under the module's import lock.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "_initializing" and not value:
+            watch = vars(self).pop("_ctxruntime_watch", None)
+            self.__class__ = ModuleSpec  # type: ignore[assignment] # nothing is left to announce
+            if isinstance(watch, Watch):
+                watch.take(self.name)
+        super().__setattr__(name, value)

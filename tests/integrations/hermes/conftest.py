@@ -1,0 +1,105 @@
+"""Runs of the real host, each in a process of its own, started once and read by many tests."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DRIVE = Path(__file__).parent / "drive"
+
+
+class Run:
+    """What one process of the host wrote down."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.data = data
+
+    def __getitem__(self, name: str) -> Any:
+        return self.data[name]
+
+    def calls(self, phase: str, style: str | None = None) -> list[dict[str, Any]]:
+        """The handler calls of a phase, in their order."""
+        return [r for r in self["records"] if r["phase"] == phase and style in (None, r["style"])]
+
+    def call(self, phase: str, style: str) -> dict[str, Any]:
+        """The one call of a handler in a phase."""
+        (call,) = self.calls(phase, style)
+        return call
+
+    def logged(self, site: str) -> list[dict[str, Any]]:
+        """What ctxruntime logged about one of its sites."""
+        return [entry for entry in self["log"] if entry["message"].startswith(f"{site}: ")]
+
+
+RunHost = Callable[[str, str], Run]
+
+
+@pytest.fixture(scope="session")
+def run_host(tmp_path_factory: pytest.TempPathFactory) -> RunHost:
+    """Return the run of a site of the host, with ctxruntime loaded in one of the ways (see `drive`)."""
+    # Not importorskip: the host stays out of this process.
+    if importlib.util.find_spec("hermes_cli") is None:
+        pytest.skip("hermes-agent is not installed here")
+    runs: dict[tuple[str, str], Run] = {}
+
+    def run(site: str, load: str) -> Run:
+        if (site, load) not in runs:
+            runs[site, load] = Run(_run(tmp_path_factory.mktemp(f"{site}-{load}"), site, load))
+        return runs[site, load]
+
+    return run
+
+
+def _run(directory: Path, site: str, load: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, str(DRIVE), str(directory), site, load],
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    record = directory / "record.json"
+    assert record.exists(), f"the host's process died:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    data: dict[str, Any] = json.loads(record.read_text())
+    assert "error" not in data, data["error"]
+    return data
+
+
+@pytest.fixture(params=["plugin", "import"])
+def load(request: pytest.FixtureRequest) -> str:
+    """How ctxruntime gets into the host: loaded by it as its plugin, or imported before it."""
+    return str(request.param)
+
+
+@pytest.fixture
+def cli(run_host: RunHost, load: str) -> Run:
+    return run_host("cli", load)
+
+
+@pytest.fixture
+def gateway(run_host: RunHost, load: str) -> Run:
+    return run_host("gateway", load)
+
+
+@pytest.fixture
+def tui(run_host: RunHost, load: str) -> Run:
+    return run_host("tui", load)
+
+
+@pytest.fixture
+def disarmed() -> Iterator[None]:
+    """Take the integration, which importing it arms, out of the test's own process again."""
+    yield
+    from ctxruntime_integrations import hermes
+
+    hermes.uninstall()

@@ -1,0 +1,102 @@
+"""How the integration gets into the host and out of it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.hermes
+
+RunHost = Callable[[str, str], Any]
+CLI = "cli.HermesCLI.process_command"
+GATEWAY = "gateway.run.GatewayRunner._handle_message"
+TUI = "tui_gateway.server.handle_request"
+LOOKUP = "hermes_cli.plugins.get_plugin_command_handler"
+RESULT = "hermes_cli.plugins.resolve_plugin_command_result"
+
+
+@pytest.mark.parametrize("site", ["cli", "gateway", "tui"])
+def test_handlers_run_as_often_and_in_the_order_of_the_host_alone(
+    run_host: RunHost, load: str, site: str
+) -> None:
+    """Nothing happens twice, nothing is left out, and nothing overtakes."""
+    alone = run_host(site, "alone")
+    run = run_host(site, load)
+    phases = alone["expect"].keys()
+
+    def order(of: Any) -> list[tuple[str, str]]:
+        # The host alone cannot call the handlers that require a key.
+        calls = [(r["phase"], r["style"]) for r in of["records"] if r["style"] != "required"]
+        return [call for call in calls if call[0] in phases]
+
+    assert order(run) == order(alone)
+
+
+@pytest.mark.parametrize("site", ["cli", "gateway", "tui"])
+def test_host_connects_to_nothing_more_than_alone(run_host: RunHost, load: str, site: str) -> None:
+    """ctxruntime opens no connection."""
+    assert set(run_host(site, load)["refused"]) <= set(run_host(site, "alone")["refused"])
+
+
+def test_status_names_each_patch_point(gateway: Any) -> None:
+    """What is imported is patched, what is not imported is pending."""
+    assert gateway["status"] == {LOOKUP: "ok", RESULT: "ok", CLI: "pending", GATEWAY: "ok", TUI: "pending"}
+
+
+def test_nothing_of_ours_is_logged_in_a_good_run(tui: Any) -> None:
+    """Where nothing is wrong ctxruntime says nothing."""
+    assert tui["log"] == []
+
+
+def test_forced_reload_of_the_plugins_is_survived(gateway: Any) -> None:
+    """The host clears its registries and calls every plugin again: keys arrive as before, once."""
+    assert gateway.call("reloaded", "named")["keys"] == gateway["expect"]["reloaded"]
+    assert gateway.call("reloaded", "legacy")["keys"] == {}
+
+
+def test_hosts_registry_holds_the_plugins_own_handlers(gateway: Any) -> None:
+    """Handlers are adapted as they are looked up; what plugins registered is not replaced."""
+    assert gateway["registry_is_the_plugins"]
+
+
+def test_uninstall_puts_the_very_objects_back(run_host: RunHost) -> None:
+    """The host's functions are the objects that they were before it loaded us."""
+    run = run_host("gateway", "plugin")
+
+    assert run["original_again"] == [True, True, True]
+    assert set(run["status_off"].values()) == {"off"}
+
+
+def test_references_that_the_host_kept_pass_calls_on_when_uninstalled(gateway: Any) -> None:
+    """The adapter still holds the message handler that it was wired to, and nothing of ours is in effect."""
+    call = gateway.call("uninstalled", "named")
+
+    assert call["keys"] == {"session_id": "default", "gateway_session_key": "default"}
+    assert call["ambient"] == {}
+
+
+def test_installing_again_works_without_wiring_the_host_again(gateway: Any) -> None:
+    """What the host kept is ours again."""
+    assert gateway.call("installed-again", "named")["keys"] == gateway["expect"]["installed-again"]
+
+
+class TestHardImports:
+    """The host imported us in the middle of a module of its own, and lacks one function."""
+
+    @pytest.fixture
+    def run(self, run_host: RunHost) -> Any:
+        return run_host("mishaps", "site")
+
+    def test_half_imported_module_is_patched_when_it_is_whole(self, run: Any) -> None:
+        """A module whose classes did not exist yet is patched before anybody can use them."""
+        assert run["half_imported"] == ["cli"]
+        assert run["status"][CLI] == "ok"
+        assert run.call("sound", "named")["keys"]["session_id"] == run["session_id"]
+
+    def test_missing_function_is_reported_and_costs_no_other(self, run: Any) -> None:
+        """A patch point that this host does not have is absent, logged once, and the rest is there."""
+        assert run["status"] == {LOOKUP: "ok", RESULT: "ok", CLI: "ok", GATEWAY: "pending", TUI: "absent"}
+        (entry,) = run.logged(f"hermes: patch {TUI}")
+        assert entry["error"] == "AttributeError"

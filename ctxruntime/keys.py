@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast, final, get_args, get_origin, overload
 
 from ctxruntime.errors import DuplicateKeyError, InvalidValueError, UnknownKeyError
-from ctxruntime.layers import BUILT_IN, CURRENT, LINKED, SPARE, UNSET, Bits, Layer, Unset, current
+from ctxruntime.layers import CURRENT, LINKED, PLACES, UNSET, Bits, Layer, Unset, current
 
 __all__ = [
     "FRONTEND",
@@ -103,6 +103,7 @@ class Key(Generic[T]):
         "name",
         "of",
         "peek",
+        "place",
         "put",
         "redact",
         "type",
@@ -119,6 +120,8 @@ class Key(Generic[T]):
     link: Link[T] | None
     items: tuple[Any, ...]
     bit: Bits
+    place: str | None
+    """The name of its slot in the layers, if it has one."""
     of: Callable[[Layer], Any]
     """The value in a layer as its readers see it, or UNSET."""
     peek: Callable[[Layer], Any]
@@ -169,7 +172,7 @@ class Key(Generic[T]):
 
     def fallback(self, default: Any = UNSET) -> Any:
         """Return what reading gives where no layer binds the key: linked variable, defaults, or the error."""
-        value = self._linked()
+        value = self.linked()
         if value is UNSET:
             value = default if default is not UNSET else self.default
         if value is UNSET:
@@ -180,9 +183,9 @@ class Key(Generic[T]):
 
     def is_bound(self) -> bool:
         """Tell whether the key has a value here; its default is none."""
-        return self.of(_here()) is not UNSET or self._linked() is not UNSET
+        return self.of(_here()) is not UNSET or self.linked() is not UNSET
 
-    def _linked(self) -> Any:
+    def linked(self) -> Any:
         link = self.link
         if link is None or current().turn is not None:
             return UNSET
@@ -267,12 +270,12 @@ def _place(key: Key[Any]) -> None:
     """Give a new key its bit and its slot in the layers: a spare one, else a name among the further ones."""
     number = len(KEYS)
     key.bit = 1 << number
-    slots = (*BUILT_IN, *SPARE)
-    if number < len(slots):
-        slot: Any = Layer.__dict__[slots[number]]
-        key.of, key.peek, key.put = attrgetter(slots[number]), slot.__get__, slot.__set__
-    else:
+    key.place = PLACES[number] if number < len(PLACES) else None
+    if key.place is None:
         key.of, key.peek, key.put = _further(key.name)
+    else:
+        slot: Any = Layer.__dict__[key.place]
+        key.of, key.peek, key.put = attrgetter(key.place), slot.__get__, slot.__set__
     KEYS[key.name] = key
     if key.inject == "any":
         ANYWHERE.append(key)

@@ -1,0 +1,266 @@
+"""The adapter of a handler: a function with the handler's own signature, compiled from its plan.
+
+For `def block(raw, session_id=None)` the source is, but for the names:
+
+    def block(raw, session_id=UNSET):
+        layer = here()
+        if session_id is UNSET:
+            session_id = layer.session_id
+            if session_id is UNSET:
+                session_id = default
+        return handler(raw, session_id)
+
+So what the caller passed wins by the language's own binding, the handler is called exactly once, and its errors
+are nobody's but its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from inspect import Parameter
+from types import CodeType
+from typing import Any, Final, Literal, TypeAlias, final
+
+from ctxruntime.errors import UnboundKeyError
+from ctxruntime.generators import answering_like, kind_of
+from ctxruntime.handlers.plan import Passed, Plan
+from ctxruntime.keys import ANYWHERE
+from ctxruntime.layers import CURRENT, UNSET, Layer
+
+_POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+First: TypeAlias = Literal["self", "fn"]
+
+
+def compile_adapter(plan: Plan, fn: Any, missing: tuple[object, ...], first: First | None = None) -> Any:
+    """Compile the adapter of `fn`.
+
+    Args:
+        plan: what to pass.
+        fn: the handler.
+        missing: what the caller passes for "unknown".
+        first: an argument of ours before the handler's: `"self"`, for the adapter to be a class's `__call__`;
+            `"fn"`, the handler itself: such an adapter refers to no handler, and can be kept as long as it lives.
+    """
+    writer = _Writer(plan, missing, first)
+    source = writer.source()
+    namespace = writer.namespace
+    if first != "fn":
+        namespace[writer.fn] = fn
+    exec(_compiled(source), namespace)
+    return answering_like(namespace.pop(writer.name), kind_of(fn))
+
+
+@lru_cache(maxsize=1024)
+def _compiled(source: str) -> CodeType:
+    return compile(source, "<ctxruntime adapter>", "exec")
+
+
+@final
+class _Writer:
+    """Writes the source of one adapter and gathers the objects that it names."""
+
+    def __init__(self, plan: Plan, missing: tuple[object, ...], first: First | None) -> None:
+        self.plan = plan
+        self.first = first
+        self.missing = missing
+        self.parameters = plan.stages[0].parameters
+        self.prefix = "_"
+        while any(parameter.name.startswith(self.prefix) for parameter in self.parameters):
+            self.prefix += "_"
+        self.name = f"{self.prefix}adapter"
+        self.fn = f"{self.prefix}fn"
+        self.namespace: dict[str, Any] = {}
+        self.outer = {name: passed for name, passed in plan.passed.items() if passed.stage == 0}
+        self.inner = [passed for passed in plan.passed.values() if passed.stage > 0]
+
+    def use(self, name: str, thing: object) -> str:
+        """Name an object of ours in the source."""
+        self.namespace[self.prefix + name] = thing
+        return self.prefix + name
+
+    def source(self) -> str:
+        unset, here = self.use("UNSET", UNSET), self.use("here", CURRENT.get)
+        layer = f"{self.prefix}layer"
+        lines = [f"def {self.name}({self.signature()}):"]
+        lines += self.required()
+        lines.append(f"{layer} = {here}()")
+        for number, passed in enumerate(self.outer.values()):
+            lines += self.fill(passed, number, layer, unset)
+        if self.inner or self.plan.var_keyword:
+            lines += self.fill_keywords(layer)
+        lines.append(f"return {self.fn}({self.arguments()})")
+        return "\n    ".join(lines) + "\n"
+
+    def signature(self) -> str:
+        kinds = [parameter.kind for parameter in self.parameters]
+        written = [self.prefix + self.first] if self.first else []
+        if written and Parameter.POSITIONAL_ONLY not in kinds:
+            written.append("/")
+        optional = False
+        for number, parameter in enumerate(self.parameters):
+            if parameter.kind is Parameter.KEYWORD_ONLY and Parameter.VAR_POSITIONAL not in kinds:
+                if number == kinds.index(Parameter.KEYWORD_ONLY):
+                    written.append("*")
+            optional = optional or (parameter.kind in _POSITIONAL and self.is_optional(parameter))
+            written.append(self.parameter(parameter, number, after_optional=optional))
+            if parameter.kind is Parameter.POSITIONAL_ONLY and parameter.kind not in kinds[number + 1 :]:
+                written.append("/")
+        return ", ".join(written)
+
+    def is_optional(self, parameter: Parameter) -> bool:
+        return parameter.name in self.outer or parameter.default is not Parameter.empty
+
+    def parameter(self, parameter: Parameter, number: int, *, after_optional: bool) -> str:
+        name = parameter.name
+        if parameter.kind is Parameter.VAR_POSITIONAL:
+            return f"*{name}"
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            return f"**{name}"
+        if name in self.outer:
+            return f"{name}={self.prefix}UNSET"
+        if parameter.default is not Parameter.empty:
+            return f"{name}={self.use(f'given{number}', parameter.default)}"
+        if parameter.kind in _POSITIONAL and after_optional:
+            return f"{name}={self.use('required', _REQUIRED)}"
+        return name
+
+    def required(self) -> list[str]:
+        """Write the check of required parameters that stand behind one that has become optional."""
+        lines: list[str] = []
+        optional = False
+        for parameter in self.parameters:
+            if parameter.kind not in _POSITIONAL:
+                break
+            if optional and not self.is_optional(parameter):
+                fail = self.use("fail", _missing_argument(self.plan.handler, self.plan.location))
+                lines.append(f"if {parameter.name} is {self.prefix}required: {fail}({parameter.name!r})")
+            optional = optional or self.is_optional(parameter)
+        return lines
+
+    def fill(self, passed: Passed, number: int, layer: str, unset: str) -> list[str]:
+        name = passed.name
+        found = f"{self.prefix}found"
+        otherwise = f"{name} = {self.otherwise(passed, number)}"
+        if not self.missing:
+            return [
+                f"if {name} is {unset}:",
+                f"    {name} = {self.read(passed, number, layer)}",
+                f"    if {name} is {unset}: {otherwise}",
+            ]
+        unknown = self.use("unknown", _unknown(self.missing))
+        return [
+            f"if {name} is {unset} or {unknown}({name}):",
+            f"    {found} = {self.read(passed, number, layer)}",
+            f"    if {found} is not {unset}: {name} = {found}",
+            f"    elif {name} is {unset}: {otherwise}",
+        ]
+
+    def read(self, passed: Passed, number: int, layer: str) -> str:
+        """Write how a key is read from the layer."""
+        if passed.key.place is not None and passed.key.link is None:
+            return f"{layer}.{passed.key.place}"
+        return f"{self.use(f'read{number}', _reader(passed))}({layer})"
+
+    def otherwise(self, passed: Passed, number: int) -> str:
+        """Write what an unbound key leaves the parameter with."""
+        if passed.default is UNSET:
+            fail = _unbound(passed.key.name, self.plan.handler, self.plan.location)
+            return f"{self.use(f'unbound{number}', fail)}()"
+        return self.use(f"default{number}", passed.default)
+
+    def fill_keywords(self, layer: str) -> list[str]:
+        stage = self.plan.stages[0]
+        keywords = next(p.name for p in self.parameters if p.kind is Parameter.VAR_KEYWORD)
+        rest = next((p.name for p in self.parameters if p.kind is Parameter.VAR_POSITIONAL), None)
+        # A wrapping that takes anything passes positions on as they are, as far as one can know.
+        count = f"len({rest})" if rest is not None and stage.parameters[0].name == rest else "0"
+        fill = self.use("fill", _filler(self.plan, self.inner, self.missing))
+        return [f"{fill}({layer}, {keywords}, {count})"]
+
+    def arguments(self) -> str:
+        written: list[str] = []
+        for parameter in self.parameters:
+            name = parameter.name
+            if parameter.kind is Parameter.KEYWORD_ONLY:
+                written.append(f"{name}={name}")
+            elif parameter.kind is Parameter.VAR_POSITIONAL:
+                written.append(f"*{name}")
+            elif parameter.kind is Parameter.VAR_KEYWORD:
+                written.append(f"**{name}")
+            else:
+                written.append(name)
+        return ", ".join(written)
+
+
+_REQUIRED: Final = object()
+
+
+def _reader(passed: Passed) -> Callable[[Layer], Any]:
+    key = passed.key
+
+    def read(layer: Layer) -> Any:
+        value = key.of(layer)
+        return value if value is not UNSET else key.linked()
+
+    return read
+
+
+def _unknown(missing: tuple[object, ...]) -> Callable[[object], bool]:
+    def is_unknown(value: object) -> bool:
+        # A value of another type may have any idea of what equality is.
+        return any(type(value) is type(none) and value == none for none in missing)
+
+    return is_unknown
+
+
+def _unbound(key: str, handler: str, location: str) -> Callable[[], object]:
+    def fail() -> object:
+        raise UnboundKeyError(key, handler, location)
+
+    return fail
+
+
+def _missing_argument(handler: str, location: str) -> Callable[[str], None]:
+    def fail(name: str) -> None:
+        raise TypeError(f"{handler} ({location}) is missing its required argument {name!r}")
+
+    return fail
+
+
+def _filler(
+    plan: Plan, inner: list[Passed], missing: tuple[object, ...]
+) -> Callable[[Layer, dict[str, Any], int], None]:
+    """Return what adds keys to a call's `**kwargs`, also those that a further stage names."""
+    named = [(passed, _reader(passed)) for passed in inner]
+    excluded = plan.excluded()
+    is_unknown = _unknown(missing)
+
+    def fill(layer: Layer, keywords: dict[str, Any], positions: int) -> None:
+        for passed, read in named:
+            name = passed.name
+            given = name in keywords or (passed.index is not None and positions > passed.index)
+            if given and not (name in keywords and is_unknown(keywords[name])):
+                continue
+            value = read(layer)
+            if value is not UNSET:
+                keywords[name] = value
+            elif not given and passed.default is UNSET:
+                raise UnboundKeyError(passed.key.name, plan.handler, plan.location)
+            elif not given and passed.default is passed.key.default and passed.default is not UNSET:
+                keywords[name] = passed.default
+        if plan.var_keyword:
+            for key in ANYWHERE:
+                name = key.name
+                if name not in excluded and (name not in keywords or is_unknown(keywords[name])):
+                    value = key.of(layer)
+                    if value is UNSET:
+                        value = key.linked()
+                    if value is not UNSET:
+                        keywords[name] = value
+
+    return fill
+
+

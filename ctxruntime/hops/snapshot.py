@@ -1,0 +1,173 @@
+"""What is captured on one side of a hop and put in effect on the other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextvars import Context, Token, copy_context
+from functools import wraps
+from types import CoroutineType, TracebackType
+from typing import Any, ParamSpec, TypeVar, cast, final, overload
+
+from ctxruntime.decorating import Call, decorate
+from ctxruntime.generators import Held, answering_like, held_body, held_coroutine, kind_of
+from ctxruntime.layers import CURRENT, Derived, Layer, current, derive, enter, leave
+
+__all__ = ["Snapshot", "capture", "carry"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Y = TypeVar("Y")
+S = TypeVar("S")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@final
+class Snapshot:
+    """The state of one flow, to be put in effect in others; `capture()` makes it.
+
+    It can be used by many threads at once, nested, and again: nothing is kept on it. What the turn that was
+    captured learns later (`amend`) is seen in it too.
+
+    >>> from ctxruntime import SESSION_ID, capture, session
+    >>> with session(session_id="s1"):
+    ...     snapshot = capture()
+    >>> with snapshot:
+    ...     SESSION_ID.get()
+    's1'
+    """
+
+    __slots__ = ("_context", "_layer")
+
+    def __init__(self, layer: Layer, context: Context) -> None:
+        self._layer = layer
+        self._context = context
+
+    def run(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call `fn` in a copy of the whole context that was captured; what it sets there is thrown away.
+
+        A coroutine that it returns runs in that copy too; a generator has the keys in effect at each step.
+        """
+        context = self._context.copy()
+        result = context.run(fn, *args, **kwargs)
+        if type(result) is CoroutineType:
+            inside = _Inside(cast("Any", result), context)
+            return cast("R", held_coroutine(cast("Any", inside), Held(derive(self._layer))))
+        return cast("R", held_body(result, Held(derive(self._layer))))
+
+    def wrap(self, fn: F) -> F:
+        """Return a callable that runs `fn` as `run` does."""
+
+        @wraps(fn)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            return self.run(fn, *args, **kwargs)
+
+        return cast("F", answering_like(wrapped, kind_of(fn)))
+
+    def __enter__(self) -> None:
+        """Put the keys alone in effect here: for an item that rode a queue."""
+        layer = derive(self._layer)
+        layer.door = self
+        enter(layer)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        layer = CURRENT.get()
+        while layer.door is not self and isinstance(layer.token, Token):
+            layer = cast("Layer", layer.token.old_value)
+        if layer.door is self:
+            leave(layer)
+
+    async def __aenter__(self) -> None:
+        """Put the keys alone in effect here."""
+        self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+
+@final
+class _Inside:
+    """A coroutine each step of which runs in one context."""
+
+    __slots__ = ("__name__", "__qualname__", "_body", "_context")
+
+    def __init__(self, body: CoroutineType[Any, Any, Any], context: Context) -> None:
+        self._body = body
+        self._context = context
+        self.__name__ = body.__name__
+        self.__qualname__ = body.__qualname__
+
+    def send(self, value: object) -> Any:
+        return self._context.run(self._body.send, value)
+
+    def throw(self, error: BaseException) -> Any:
+        return self._context.run(self._body.throw, error)
+
+    def close(self) -> None:
+        self._context.run(self._body.close)
+
+
+def capture() -> Snapshot:
+    """Capture the state of this flow: do it where the work is handed over, not where it is done."""
+    return Snapshot(current(), copy_context())
+
+
+@final
+class _Carried:
+    """A door for `decorate`: each call has the captured keys in effect."""
+
+    __slots__ = ("layer",)
+
+    asks: Any = {}  # noqa: RUF012  # nothing is computed from the call
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+
+    def make(self, call: Call | None = None) -> Derived:
+        return derive(self.layer)
+
+    def enter(self, layer: Layer) -> None:
+        enter(layer)
+
+    def leave(self, layer: Layer) -> None:
+        leave(layer)
+
+    def left(self, layer: Layer) -> None:
+        """Nobody counts."""
+
+
+@overload
+def carry(work: Generator[Y, S, R], /) -> Generator[Y, S, R]: ...
+@overload
+def carry(work: AsyncGenerator[Y, S], /) -> AsyncGenerator[Y, S]: ...
+@overload
+def carry(work: Coroutine[Y, S, R], /) -> Coroutine[Y, S, R]: ...
+@overload
+def carry(work: F, /) -> F: ...
+def carry(work: Any, /) -> Any:
+    """Take the keys in effect now along with a function, a generator, an async generator or a coroutine.
+
+    They are in effect there during the call, or during each step; whoever iterates has its own state between
+    the steps. Nothing else of the context goes along: no open span, no decimal precision.
+
+    Raises:
+        TypeError: `work` is nothing that can be carried.
+
+    >>> from ctxruntime import SESSION_ID, carry, session
+    >>> with session(session_id="s1"):
+    ...     job = carry(SESSION_ID.get)
+    >>> job()
+    's1'
+    """
+    layer = current()
+    if callable(work):
+        return decorate(work, _Carried(layer))
+    held = held_body(work, Held(derive(layer)))
+    if held is work:
+        raise TypeError(
+            f"carry takes a callable, a generator, an async generator or a coroutine, not {type(work).__name__}"
+        )
+    return held

@@ -107,7 +107,9 @@ def decorate(fn: F, door: Entrance) -> F:
     if isinstance(fn, (staticmethod, classmethod)):
         return cast("F", type(fn)(decorate(cast("Any", fn).__func__, door)))
     if not callable(fn):
-        raise TypeError(f"a scope decorates a function, not {type(fn).__name__}: write `with` around the work")
+        raise TypeError(
+            f"a scope decorates a function, not {type(fn).__name__}: write `with` around the work"
+        )
     new_call: Callable[[Any, Any], Call | None] = _no_call
     if door.asks:
         from inspect import signature

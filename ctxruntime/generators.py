@@ -79,36 +79,40 @@ class Held:
 
 def held_generator(body: Generator[Y, S, R], held: Held) -> Generator[Y, S, R]:
     """Drive a generator with `held` in effect during each step; transparent otherwise."""
+    return _named_like(body, _drive(body, held))
 
-    def drive() -> Generator[Y, S, R]:
-        step: Callable[[Any], Y] = body.send
-        given: Any = None
-        resume, suspend = held.resume, held.suspend
-        try:
-            while True:
-                token = resume()
+
+def _drive(body: Generator[Y, S, R], held: Held) -> Generator[Y, S, R]:
+    base = held.base
+    send = body.send
+    step: Callable[[Any], Y] = send
+    given: Any = None
+    try:
+        while True:
+            token = _set(base) if held.above is None and not LINKED else held.resume()
+            try:
+                item = step(given)
+            except StopIteration as stop:
+                return cast("R", stop.value)
+            finally:
+                if _get() is base and held.links is None:
+                    _reset(token)
+                else:
+                    held.suspend(token)
+            try:
+                given = yield item
+                step = send
+            except GeneratorExit:
+                token = held.resume()
                 try:
-                    item = step(given)
-                except StopIteration as stop:
-                    return cast("R", stop.value)
+                    # From 3.13 on, close() returns what the body returned.
+                    return cast("R", cast("Any", body).close())
                 finally:
-                    suspend(token)
-                try:
-                    given = yield item
-                    step = body.send
-                except GeneratorExit:
-                    token = resume()
-                    try:
-                        # From 3.13 on, close() returns what the body returned.
-                        return cast("R", cast("Any", body).close())
-                    finally:
-                        suspend(token)
-                except BaseException as error:  # noqa: BLE001  # whatever is thrown in is the body's
-                    given, step = error, body.throw
-        finally:
-            held.end()
-
-    return _named_like(body, drive())
+                    held.suspend(token)
+            except BaseException as error:  # noqa: BLE001  # whatever is thrown in is the body's
+                given, step = error, body.throw
+    finally:
+        held.end()
 
 
 def held_async_generator(body: AsyncGenerator[Y, S], held: Held) -> AsyncGenerator[Y, S]:

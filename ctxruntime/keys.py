@@ -14,7 +14,19 @@ from __future__ import annotations
 from _operator import attrgetter
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast, final, get_args, get_origin, overload
+from typing import (
+    Any,
+    Final,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypeVar,
+    cast,
+    final,
+    get_args,
+    get_origin,
+    overload,
+)
 
 from ctxruntime.errors import DuplicateKeyError, InvalidValueError, UnknownKeyError
 from ctxruntime.layers import CURRENT, LINKED, PLACES, UNSET, Bits, Layer, Unset, current
@@ -186,6 +198,7 @@ class Key(Generic[T]):
         return self.of(_here()) is not UNSET or self.linked() is not UNSET
 
     def linked(self) -> Any:
+        """Return what the linked variable holds outside any turn, or UNSET."""
         link = self.link
         if link is None or current().turn is not None:
             return UNSET
@@ -204,10 +217,9 @@ class Key(Generic[T]):
 
     def admit(self, value: object) -> Any:
         """Return what a layer holds for a value that was given: UNSET for None, which means "not known"."""
-        if value.__class__ is str and self.type is str and len(cast("str", value)) <= MAX_TEXT:
-            if cast("str", value).isprintable():  # most are, and this is the way in of every message
-                return value
-        elif value is None or value is UNSET:
+        if value.__class__ is str and self.type is str and value.isprintable() and len(value) <= MAX_TEXT:
+            return value  # nearly always, and this is the way in of every message
+        if value is None or value is UNSET:
             return UNSET
         return self.check(cast("T", value))
 
@@ -388,9 +400,7 @@ def _text_problem(text: str) -> Problem | None:
 def _is_unclean(character: str) -> bool:
     """Tell whether a character could break a log line or a header, or cannot be encoded."""
     code = ord(character)
-    return (
-        code < 0x20 or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xDFFF or code in (0x2028, 0x2029)
-    )
+    return code < 0x20 or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xDFFF or code in (0x2028, 0x2029)
 
 
 def _tuple_problem(values: tuple[object, ...], items: tuple[Any, ...]) -> Problem | None:
@@ -419,4 +429,3 @@ PREVIOUS_SESSION_ID: Final = Key(
 )
 USER_ID: Final = Key("user_id", str, attributes="user.id", inject="marked")
 FRONTEND: Final = Key("frontend", str, attributes="frontend", inject="marked")
-

@@ -98,12 +98,12 @@ class Layer:
     binds: Bits = 0
 
     def __init__(self) -> None:
-        # One chain, and no copy of an empty layer: this is most of what entering a scope costs.
-        self.session_id = self.gateway_session_key = self.previous_session_id = self.user_id = self.frontend = UNSET
-        self.own0 = self.own1 = self.own2 = UNSET
+        self.session_id = self.gateway_session_key = self.previous_session_id = UNSET
+        self.user_id = self.frontend = self.own0 = self.own1 = self.own2 = UNSET
         self.more = self.token = self.links = self.mirrored = self.derived = self.door = None
 
 
+# A token keeps the layer below alive: kept past leaving, turns that start turns would chain for ever.
 LEFT: Final = "left"
 Links: TypeAlias = list[tuple[ContextVar[Any], Token[Any]]]
 LayerT = TypeVar("LayerT", bound=type[Layer])
@@ -172,7 +172,8 @@ def settle() -> Layer:
             copy = derive(layer)
             _set(copy)
             return copy
-        _has_left(layer)
+        layer.token = LEFT
+        _unlink(layer)
         layer.__class__ = type(layer).__base__  # type: ignore[assignment]  # a twin's base is its plain class
         layer = _get()
     return layer
@@ -197,7 +198,7 @@ def enter(layer: Layer, linked: Iterable[Any] = LINKED) -> None:
 def leave(layer: Layer) -> None:
     """End the layer's binding in the context that entered it, from wherever this is called. Never raises."""
     token = layer.token
-    if token is None or token is LEFT or layer.left_elsewhere:
+    if token is None or token == LEFT or layer.left_elsewhere:
         return
     if _get() is layer:
         try:
@@ -205,16 +206,16 @@ def leave(layer: Layer) -> None:
         except (ValueError, RuntimeError):
             pass  # another context's: it unbinds itself when it reads next
         else:
-            _has_left(layer)
+            layer.token = LEFT
+            if layer.links:
+                _unlink(layer)
             return
-    layer.__class__ = _twins[type(layer)]
+    layer.__class__ = _twins.get(type(layer), type(layer))  # another thread may have left it just now
 
 
-def _has_left(layer: Layer) -> None:
-    layer.token = LEFT  # the token keeps the layer below alive, and turns that start turns would chain for ever
-    if layer.links:
-        restore_links(layer.links)
-        layer.links = None
+def _unlink(layer: Layer) -> None:
+    restore_links(layer.links or [])
+    layer.links = None
 
 
 def write_links(layer: Layer, linked: Iterable[Any]) -> Links:
@@ -247,37 +248,48 @@ class Derived(Layer):
         binds: Bits
 
 
-def derive(parent: Layer, binds: Bits = 0, values: Iterable[tuple[Callable[[Layer, object], None], object]] = ()) -> Derived:
+def derive(
+    parent: Layer, binds: Bits = 0, values: Iterable[tuple[Callable[[Layer, object], None], object]] = ()
+) -> Derived:
     """Make a layer of the parent's values in which `binds` are bound to `values`, each given with its writer."""
     layer = Derived()
-    layer.parent = parent if parent is not NOTHING else None
     layer.turn = parent.turn
     layer.binds = binds
-    with _lock:  # an amend between the copy and the registration would be lost
-        _copy(parent, layer)
-        if parent is not NOTHING:
-            _register(layer, parent)
+    if parent is NOTHING:
+        layer.parent = None
+    else:
+        layer.parent = parent
+        with _lock:  # an amend between the copy and the registration would be lost
+            (_copy_raw if parent.left_elsewhere else _copy)(parent, layer)
+            derived = parent.derived
+            if derived is None:
+                derived = parent.derived = set()
+            derived.add(ref(layer, derived.discard))
     for write, value in values:
         write(layer, value)
     return layer
 
 
 def _copy(parent: Layer, layer: Layer) -> None:
-    for slot in _SLOTS:
-        slot.__set__(layer, slot.__get__(parent))
-    more = _MORE.__get__(parent)
+    layer.session_id = parent.session_id
+    layer.gateway_session_key = parent.gateway_session_key
+    layer.previous_session_id = parent.previous_session_id
+    layer.user_id = parent.user_id
+    layer.frontend = parent.frontend
+    layer.own0 = parent.own0
+    layer.own1 = parent.own1
+    layer.own2 = parent.own2
+    more = parent.more
     layer.more = None if more is None else more.copy()
 
 
-_SLOTS: Final[list[Any]] = [Layer.__dict__[name] for name in PLACES]
-_MORE: Final[Any] = Layer.__dict__["more"]
+def _copy_raw(parent: Layer, layer: Layer) -> None:
+    """Copy past the slots of a twin, which would settle the variable first."""
+    for slot in _RAW_SLOTS:
+        slot.__set__(layer, slot.__get__(parent))
 
 
-def _register(layer: Derived, parent: Layer) -> None:
-    derived = parent.derived
-    if derived is None:
-        derived = parent.derived = set()
-    derived.add(ref(layer, derived.discard))
+_RAW_SLOTS: Final[list[Any]] = [Layer.__dict__[name] for name in (*PLACES, "more")]
 
 
 def scope_of(layer: Layer, bit: Bits) -> Layer | None:

@@ -64,7 +64,7 @@ Value: TypeAlias = T | None | Unset | Callable[..., T | None]
 """What a key can be given: a value, None for "not known", or, in a decorator, what computes it from the call."""
 Given: TypeAlias = tuple[tuple[Key[Any], object], ...]
 
-_here = CURRENT.get
+_here, _put = CURRENT.get, CURRENT.set
 
 
 class Scope(Protocol[R_co]):
@@ -148,7 +148,10 @@ class Turn(Layer, _Entered["Turn"]):
     joined: int
 
     def __init__(self) -> None:
-        super().__init__()
+        # As in the base class, whose call would cost a tenth of a turn.
+        self.session_id = self.gateway_session_key = self.previous_session_id = UNSET
+        self.user_id = self.frontend = self.own0 = self.own1 = self.own2 = UNSET
+        self.more = self.token = self.links = self.mirrored = self.derived = self.door = None
         self.joined = 0
         self.started_at = time()
 
@@ -175,12 +178,29 @@ class Turn(Layer, _Entered["Turn"]):
         """Add or change facts of the turn itself, for all who serve it; see `amend`."""
         _amend(self, tuple(admitted(keys, values)))
 
-    def open(self) -> Turn:
-        """Put the turn in effect, for `close` to end it."""
+    def __enter__(self) -> Turn:
         if self.token is not None:
             return _remade(self).open()
-        enter(self)
+        self.token = _put(self)
+        if LINKED:
+            self.links = write_links(self, LINKED)
         return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+        /,
+    ) -> None:
+        if _here() is self:
+            leave(self)
+        else:
+            self.close()
+
+    def open(self) -> Turn:
+        """Put the turn in effect, for `close` to end it."""
+        return self.__enter__()
 
     def close(self) -> None:
         """End the turn's newest entry that is still open, from any task or thread; again is harmless."""
@@ -193,8 +213,12 @@ class Turn(Layer, _Entered["Turn"]):
         return _remade(self)(fn)
 
     def __repr__(self) -> str:
-        shown = ((key.name, key.shown(key.peek(self))) for key in KEYS.values() if key.peek(self) is not UNSET)
-        return f"<Turn {'ended ' if self.ended else ''}{' '.join(f'{name}={value}' for name, value in shown)}>"
+        shown = (
+            (key.name, key.shown(key.peek(self))) for key in KEYS.values() if key.peek(self) is not UNSET
+        )
+        return (
+            f"<Turn {'ended ' if self.ended else ''}{' '.join(f'{name}={value}' for name, value in shown)}>"
+        )
 
 
 def _remade(turn: Turn) -> _SessionDoor:
@@ -407,8 +431,42 @@ def _given(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object])
 # The public verbs
 
 
-@final
-class _Session:
+class SessionVerb(Protocol):
+    """The shape of `session`: a function that has a `join`."""
+
+    def __call__(
+        self,
+        keys: Mapping[Key[Any], object] | None = None,
+        /,
+        *,
+        session_id: Value[str] = UNSET,
+        gateway_session_key: Value[str] = UNSET,
+        previous_session_id: Value[str] = UNSET,
+        user_id: Value[str] = UNSET,
+        frontend: Value[str] = UNSET,
+        take: Iterable[Key[Any]] = (),
+        **own: object,
+    ) -> Scope[Turn]:
+        """Enter a turn."""
+        ...
+
+    def join(self, keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> Scope[Turn]:
+        """Enter a further door of one turn."""
+        ...
+
+
+def _session(
+    keys: Mapping[Key[Any], object] | None = None,
+    /,
+    *,
+    session_id: Value[str] = UNSET,
+    gateway_session_key: Value[str] = UNSET,
+    previous_session_id: Value[str] = UNSET,
+    user_id: Value[str] = UNSET,
+    frontend: Value[str] = UNSET,
+    take: Iterable[Key[Any]] = (),
+    **own: object,
+) -> Scope[Turn]:
     """Enter a turn: replace all keys, whoever spawned this task. What is not given is unbound.
 
     Whoever reads a key behind this door sees it: tasks, callbacks and threads that carry, until the scope is
@@ -434,67 +492,56 @@ class _Session:
     >>> turn.ended, SESSION_ID.is_bound()
     (True, False)
     """
-
-    __slots__ = ()
-
-    def __call__(
-        self,
-        keys: Mapping[Key[Any], object] | None = None,
-        /,
-        *,
-        session_id: Value[str] = UNSET,
-        gateway_session_key: Value[str] = UNSET,
-        previous_session_id: Value[str] = UNSET,
-        user_id: Value[str] = UNSET,
-        frontend: Value[str] = UNSET,
-        take: Iterable[Key[Any]] = (),
-        **own: object,
-    ) -> Scope[Turn]:
-        """Return the scope of one turn; see the class."""
-        turn = Turn()
-        try:
-            if session_id is not UNSET:
-                turn.session_id = SESSION_ID.admit(session_id)
-            if gateway_session_key is not UNSET:
-                turn.gateway_session_key = GATEWAY_SESSION_KEY.admit(gateway_session_key)
-            if previous_session_id is not UNSET:
-                turn.previous_session_id = PREVIOUS_SESSION_ID.admit(previous_session_id)
-            if user_id is not UNSET:
-                turn.user_id = USER_ID.admit(user_id)
-            if frontend is not UNSET:
-                turn.frontend = FRONTEND.admit(frontend)
-            if keys or own:
-                for key, value in admitted(keys, own):
-                    key.put(turn, value)
-        except InvalidValueError:
-            own |= {
-                "session_id": session_id,
-                "gateway_session_key": gateway_session_key,
-                "previous_session_id": previous_session_id,
-                "user_id": user_id,
-                "frontend": frontend,
-            }
-            if not any(map(callable, [*own.values(), *(keys or {}).values()])):
-                raise
-            return _SessionDoor(_given(keys, own), take)
-        return _SessionDoor(_bound_in(turn), take) if take else turn
-
-    def join(self, keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> Scope[Turn]:
-        """Enter a further door of one turn: gateway, then agent, then tool.
-
-        It joins the turn in effect if an identity that it is given (`gateway_session_key`, which ranks before
-        `session_id`) is in effect there and equal, and none of higher rank differs; what is missing is added
-        then, and an id that differs is a rotation. Otherwise it enters a turn as `session` does. Facts such as
-        `user_id` decide nothing, and one that differs keeps the turn's value.
-
-        Raises:
-            InvalidValueError: a value is none that its key can hold.
-            UnknownKeyError: a name is none of a key.
-        """
-        return _JoinDoor(_given(keys, values))
+    turn = Turn()
+    try:
+        if session_id is not UNSET:
+            turn.session_id = SESSION_ID.admit(session_id)
+        if gateway_session_key is not UNSET:
+            turn.gateway_session_key = GATEWAY_SESSION_KEY.admit(gateway_session_key)
+        if previous_session_id is not UNSET:
+            turn.previous_session_id = PREVIOUS_SESSION_ID.admit(previous_session_id)
+        if user_id is not UNSET:
+            turn.user_id = USER_ID.admit(user_id)
+        if frontend is not UNSET:
+            turn.frontend = FRONTEND.admit(frontend)
+        if keys or own:
+            for key, value in admitted(keys, own):
+                key.put(turn, value)
+    except InvalidValueError:
+        own |= {
+            "session_id": session_id,
+            "gateway_session_key": gateway_session_key,
+            "previous_session_id": previous_session_id,
+            "user_id": user_id,
+            "frontend": frontend,
+        }
+        if not any(map(callable, [*own.values(), *(keys or {}).values()])):
+            raise
+        return _SessionDoor(_given(keys, own), take)
+    return _SessionDoor(_bound_in(turn), take) if take else turn
 
 
-session: Final = _Session()
+def _join(keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> Scope[Turn]:
+    """Enter a further door of one turn: gateway, then agent, then tool.
+
+    It joins the turn in effect if an identity that it is given (`gateway_session_key`, which ranks before
+    `session_id`) is in effect there and equal, and none of higher rank differs; what is missing is added
+    then, and an id that differs is a rotation. Otherwise it enters a turn as `session` does. Facts such as
+    `user_id` decide nothing, and one that differs keeps the turn's value.
+
+    Raises:
+        InvalidValueError: a value is none that its key can hold.
+        UnknownKeyError: a name is none of a key.
+    """
+    return _JoinDoor(_given(keys, values))
+
+
+_session.join = _join  # type: ignore[attr-defined]  # the shape is SessionVerb
+_session.__name__ = _session.__qualname__ = "session"
+_join.__name__, _join.__qualname__ = "join", "session.join"
+session: Final = cast(
+    "SessionVerb", _session
+)  # an instance with a __call__ would cost twice a function's call
 
 
 def bind(keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> Scope[None]:

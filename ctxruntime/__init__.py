@@ -69,9 +69,7 @@ __all__ = [
 ]
 
 _LATER = {
-    **dict.fromkeys(
-        ("INJECTED", "Plan", "acall", "adapt", "call", "explain", "inject"), "ctxruntime.handlers"
-    ),
+    **dict.fromkeys(("INJECTED", "Plan", "acall", "adapt", "call", "explain", "inject"), "ctxruntime.handlers"),
     **dict.fromkeys(("Snapshot", "capture", "carry"), "ctxruntime.hops.snapshot"),
 }
 

@@ -105,21 +105,11 @@ def decorate(fn: F, door: Entrance) -> F:
         TypeError: `fn` is not callable.
     """
     if isinstance(fn, (staticmethod, classmethod)):
-        return cast("F", type(fn)(decorate(cast("Any", fn).__func__, door)))
+        method = cast("Any", fn)
+        return cast("F", type(method)(decorate(method.__func__, door)))
     if not callable(fn):
-        raise TypeError(
-            f"a scope decorates a function, not {type(fn).__name__}: write `with` around the work"
-        )
-    new_call: Callable[[Any, Any], Call | None] = _no_call
-    if door.asks:
-        from inspect import signature
-
-        shape = signature(fn)
-        _check_questions(fn, door, shape)
-
-        def new_call(args: Any, kwargs: Any) -> Call | None:
-            return Call(fn, shape, args, kwargs)
-
+        raise TypeError(f"a scope decorates a function, not {type(fn).__name__}: write `with` around the work")
+    new_call = _asking(fn, door) if door.asks else _no_call
     kind = kind_of(fn)
     if not kind:
         return cast("F", _function(fn, door, new_call))
@@ -129,6 +119,14 @@ def decorate(fn: F, door: Entrance) -> F:
 
 
 NewCall = Callable[[Any, Any], "Call | None"]
+
+
+def _asking(fn: Callable[..., Any], door: Entrance) -> NewCall:
+    from inspect import signature
+
+    shape = signature(fn)
+    _check_questions(fn, door, shape)
+    return lambda args, kwargs: Call(fn, shape, args, kwargs)
 
 
 def _no_call(args: Any, kwargs: Any) -> Call | None:

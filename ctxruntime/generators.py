@@ -106,7 +106,7 @@ def _drive(body: Generator[Y, S, R], held: Held) -> Generator[Y, S, R]:
                 token = held.resume()
                 try:
                     # From 3.13 on, close() returns what the body returned.
-                    return cast("R", cast("Any", body).close())
+                    return cast("R", cast("Any", body.close)())
                 finally:
                     held.suspend(token)
             except BaseException as error:  # noqa: BLE001  # whatever is thrown in is the body's
@@ -214,7 +214,7 @@ CO_ASYNC_GENERATOR: Final = 0x200
 def kind_of(fn: Any) -> int:
     """Return which of the three flags above the code behind a callable has; 0 for plain functions."""
     while not hasattr(fn, "__code__"):
-        inner = fn.func if isinstance(fn, partial) else getattr(type(fn), "__call__", None)
+        inner: Any = fn.func if isinstance(fn, partial) else getattr(cast("Any", type(fn)), "__call__", None)  # noqa: B004  # what it calls, not whether
         if isinstance(fn, type) or inner is None or isinstance(inner, _SLOT_WRAPPER):
             return 0
         fn = inner

@@ -11,6 +11,7 @@ when nothing binds it, a value that tasks take along. All keys share one variabl
 
 from __future__ import annotations
 
+import builtins
 from _operator import attrgetter
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -123,7 +124,7 @@ class Key(Generic[T]):
     )
 
     name: str
-    type: type[T]
+    type: builtins.type[T]
     attributes: tuple[str, ...]
     default: T | Unset
     redact: Redact | None
@@ -143,7 +144,7 @@ class Key(Generic[T]):
     def __new__(
         cls,
         name: str,
-        type: type[T] = str,  # type: ignore[assignment]  # a default for a type variable
+        type: builtins.type[T] = str,  # type: ignore[assignment]  # a default for a type variable
         *,
         attributes: str | tuple[str, ...] = (),
         default: T | Unset = UNSET,
@@ -170,7 +171,7 @@ class Key(Generic[T]):
         return key
 
     @overload
-    def get(self) -> T: ...
+    def get(self, /) -> T: ...
     @overload
     def get(self, default: D, /) -> T | D: ...
     def get(self, default: Any = UNSET, /) -> Any:
@@ -217,7 +218,7 @@ class Key(Generic[T]):
 
     def admit(self, value: object) -> Any:
         """Return what a layer holds for a value that was given: UNSET for None, which means "not known"."""
-        if value.__class__ is str and self.type is str and value.isprintable() and len(value) <= MAX_TEXT:
+        if type(value) is str and self.type is str and value.isprintable() and len(value) <= MAX_TEXT:
             return value  # nearly always, and this is the way in of every message
         if value is None or value is UNSET:
             return UNSET
@@ -259,13 +260,11 @@ def find(name: str) -> Key[Any]:
 def require_key(thing: object) -> Key[Any]:
     """Return `thing` if it is a Key, else say what was expected."""
     if isinstance(thing, Key):
-        return cast("Key[Any]", thing)
+        return cast("Key[Any]", thing)  # type: ignore[redundant-cast]  # not to pyright
     raise UnknownKeyError(str(thing)[:40], "a Key object is expected here, such as SESSION_ID")
 
 
-def admitted(
-    keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]
-) -> Iterable[tuple[Key[Any], object]]:
+def admitted(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> Iterable[tuple[Key[Any], object]]:
     """Yield every key that was given, by object or by name, with its value as a layer holds it."""
     for given, value in (keys or {}).items():
         key = require_key(given)
@@ -324,7 +323,7 @@ def _difference(one: Key[Any], other: Key[Any]) -> str | None:
 def _check_definition(key: Key[Any]) -> None:
     import keyword
 
-    name: object = key.name
+    name = cast("object", key.name)  # whatever the caller gave
     if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name == "take":
         raise InvalidValueError(
             str(name)[:40],
@@ -424,8 +423,6 @@ def _tuple_problem(values: tuple[object, ...], items: tuple[Any, ...]) -> Proble
 
 SESSION_ID: Final = Key("session_id", str, attributes="session.id", inject="any")
 GATEWAY_SESSION_KEY: Final = Key("gateway_session_key", str, attributes="gateway.session_key", inject="any")
-PREVIOUS_SESSION_ID: Final = Key(
-    "previous_session_id", str, attributes="session.previous_id", inject="marked"
-)
+PREVIOUS_SESSION_ID: Final = Key("previous_session_id", str, attributes="session.previous_id", inject="marked")
 USER_ID: Final = Key("user_id", str, attributes="user.id", inject="marked")
 FRONTEND: Final = Key("frontend", str, attributes="frontend", inject="marked")

@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # a checker narrows enum members; the enum module is too dear
     from enum import Enum
 
     class Unset(Enum):
+        """The type of UNSET."""
+
         UNSET = "UNSET"
 
     UNSET: Final = Unset.UNSET

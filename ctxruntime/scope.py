@@ -60,7 +60,7 @@ R_co = TypeVar("R_co", covariant=True)
 L = TypeVar("L", bound=Layer)
 F = TypeVar("F", bound=Callable[..., Any])
 
-Value: TypeAlias = T | None | Unset | Callable[..., T | None]
+Value: TypeAlias = T | Unset | Callable[..., T | None] | None
 """What a key can be given: a value, None for "not known", or, in a decorator, what computes it from the call."""
 Given: TypeAlias = tuple[tuple[Key[Any], object], ...]
 
@@ -156,7 +156,7 @@ class Turn(Layer, _Entered["Turn"]):
         self.started_at = time()
 
     @property
-    def turn(self) -> Turn:  # type: ignore[override]  # a root's turn is itself, and a slot would be a cycle
+    def turn(self) -> Turn:  # a root's turn is itself, and a slot would be a cycle
         """This turn."""
         return self
 
@@ -213,12 +213,8 @@ class Turn(Layer, _Entered["Turn"]):
         return _remade(self)(fn)
 
     def __repr__(self) -> str:
-        shown = (
-            (key.name, key.shown(key.peek(self))) for key in KEYS.values() if key.peek(self) is not UNSET
-        )
-        return (
-            f"<Turn {'ended ' if self.ended else ''}{' '.join(f'{name}={value}' for name, value in shown)}>"
-        )
+        shown = ((key.name, key.shown(key.peek(self))) for key in KEYS.values() if key.peek(self) is not UNSET)
+        return f"<Turn {'ended ' if self.ended else ''}{' '.join(f'{name}={value}' for name, value in shown)}>"
 
 
 def _remade(turn: Turn) -> _SessionDoor:
@@ -273,12 +269,12 @@ class Door(_Entered[R_co], Generic[R_co, L]):
 
     def close(self) -> None:
         """End the newest entry that is still open, from any task or thread; again is harmless."""
-        layer = _here()
-        if layer.door is not self:
-            layer = self.opened[-1] if self.opened else None
-        if layer is not None and layer in self.opened:
-            self.opened.remove(cast("L", layer))
-            self.leave(cast("L", layer))
+        here = cast("L", _here())
+        if here.door is not self and self.opened:
+            here = self.opened[-1]
+        if here in self.opened:
+            self.opened.remove(here)
+            self.leave(here)
 
     def leave(self, layer: L) -> None:
         """End one entry."""
@@ -539,9 +535,7 @@ def _join(keys: Mapping[Key[Any], object] | None = None, /, **values: object) ->
 _session.join = _join  # type: ignore[attr-defined]  # the shape is SessionVerb
 _session.__name__ = _session.__qualname__ = "session"
 _join.__name__, _join.__qualname__ = "join", "session.join"
-session: Final = cast(
-    "SessionVerb", _session
-)  # an instance with a __call__ would cost twice a function's call
+session: Final = cast("SessionVerb", _session)  # an instance with a __call__ would cost twice a function's call
 
 
 def bind(keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> Scope[None]:

@@ -1,0 +1,1 @@
+"""How a scope gets across: from one flow of execution to another."""

@@ -175,7 +175,7 @@ def decorated(raw_args: str, session_id: str | None = None) -> str:
 
 
 @trimmed
-def decorated_narrow(raw_args: str, session_id: str | None = None) -> str:
+def narrow(raw_args: str, session_id: str | None = None) -> str:
     """Seem to take the session; passing it would be a TypeError in the decorator."""
     return say(raw_args, session_id=session_id)
 
@@ -197,7 +197,7 @@ class Notes:
     def show(self, raw_args: str, session_id: str | None = None) -> str:
         """Read the session's notes back."""
         bucket = session_id or "_default"
-        return say(raw_args, notes=f"{len(self.notes[bucket])} in {bucket}")
+        return say(raw_args, notes=f"{bucket} ({len(self.notes[bucket])})")
 
 
 def handlers(notes: Notes) -> Mapping[str, Handler]:
@@ -223,7 +223,7 @@ def handlers(notes: Notes) -> Mapping[str, Handler]:
         "marker": marker,
         "alias": alias,
         "decorated": decorated,
-        "decorated-narrow": decorated_narrow,
+        "narrow": narrow,
         "builtin": str,  # written in C, without a signature: gives back what it gets
         "ambient": ambient,
         NOTE: notes.note,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 NOTHING: Final = ()
 ID: Final = ("session_id",)
@@ -34,7 +34,7 @@ TAKES: Final[Mapping[str, tuple[str, ...]]] = {
     "marker": BOTH,
     "alias": ID,
     "decorated": ID,
-    "decorated-narrow": NOTHING,  # its decorator lets one argument through
+    "narrow": NOTHING,  # its decorator lets one argument through
     "builtin": NOTHING,
     "ambient": ID,
 }
@@ -64,14 +64,19 @@ class Event:
 
     @property
     def text(self) -> str:
-        """What follows the command, different in each conversation."""
-        return self.conversation.says if self.command == NOTE else f"hello from {self.conversation.session_id}"
+        """What follows the command; no two events have the same."""
+        if self.command == NOTE:
+            return self.conversation.says
+        return f"line {COMMANDS.index(self.command)} of {self.conversation.session_id}"
 
     @property
     def line(self) -> str:
         """What is typed."""
         return f"/{self.command} {self.text}"
 
+
+Answers: TypeAlias = Mapping[tuple[str, str], str]
+"""What was answered, by session id and command."""
 
 CONVERSATIONS: Final = (
     Conversation("cli", "c1", "buy milk"),
@@ -94,7 +99,7 @@ def right(event: Event) -> str:
     if event.command == NOTE:
         return answer(event.text, {"bucket": conversation.session_id})
     if event.command == NOTES:
-        return answer(event.text, {"notes": f"1 in {conversation.session_id}"})
+        return answer(event.text, {"notes": f"{conversation.session_id} (1)"})
     return answer(event.text, {name: getattr(conversation, name) for name in TAKES[event.command]})
 
 
@@ -104,7 +109,7 @@ def answer(text: str, received: Mapping[str, str | None]) -> str:
     return f"{text} -> {', '.join(known)}" if known else text
 
 
-def right_answers(conversations: Iterable[Conversation] = CONVERSATIONS) -> dict[tuple[str, str], str]:
+def right_answers(conversations: Iterable[Conversation] = CONVERSATIONS) -> Answers:
     """Return every right answer, by session id and command."""
     return {
         (conversation.session_id, command): right(Event(conversation, command))

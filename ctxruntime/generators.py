@@ -45,6 +45,9 @@ class Held:
             for layer in self.above:
                 # This step may run in another context than the last one: a token serves only where it was made.
                 layer.token = _set(layer)
+                if layer.links:
+                    written = {var for var, _ in layer.links}
+                    layer.links = write_links(layer, [key for key in LINKED if key.link.var in written])
             self.above = None
         return token
 

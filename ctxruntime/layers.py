@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from _thread import RLock  # threading would cost what `import ctxruntime` must not
 from _weakref import ref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast, final
@@ -185,6 +185,16 @@ def current() -> Layer:
     """Return the layer in effect; `NOTHING` outside any scope."""
     layer = _get()
     return settle() if layer.left_elsewhere else layer
+
+
+def in_effect() -> Iterator[Layer]:
+    """Yield the layers that were entered here and not left, the newest first, as they stand."""
+    layer = _get()
+    while isinstance(layer.token, Token):
+        yield layer
+        layer = cast("Layer", layer.token.old_value)
+        if not isinstance(layer, Layer):  # Token.MISSING: there was none before
+            return
 
 
 # Entering and leaving

@@ -44,6 +44,7 @@ from ctxruntime.layers import (
     amending,
     derive,
     enter,
+    in_effect,
     leavable,
     leave,
     scope_of,
@@ -204,9 +205,9 @@ class Turn(Layer, _Entered["Turn"]):
 
     def close(self) -> None:
         """End the turn's newest entry that is still open, from any task or thread; again is harmless."""
-        if self.door is not None and _here() is not self:
-            cast("_SessionDoor", self.door).close()
-        leave(self)
+        door = cast("_SessionDoor | None", self.door)
+        if door is None or not door.close_newest(self):
+            leave(self)
 
     def __call__(self, fn: F, /) -> F:
         """Decorate a function of any kind: each call is a turn of its own."""
@@ -219,8 +220,9 @@ class Turn(Layer, _Entered["Turn"]):
 
 def _remade(turn: Turn) -> _SessionDoor:
     """Return the door that makes this turn anew, with what it was given."""
-    if turn.door is None:
-        turn.door = _SessionDoor(_bound_in(turn), ())
+    with amending():  # two threads that enter it at once are to share one door
+        if turn.door is None:
+            turn.door = _SessionDoor(_bound_in(turn), ())
     return cast("_SessionDoor", turn.door)
 
 
@@ -269,12 +271,25 @@ class Door(_Entered[R_co], Generic[R_co, L]):
 
     def close(self) -> None:
         """End the newest entry that is still open, from any task or thread; again is harmless."""
-        here = cast("L", _here())
-        if here.door is not self and self.opened:
-            here = self.opened[-1]
-        if here in self.opened:
-            self.opened.remove(here)
-            self.leave(here)
+        self.close_newest()
+
+    def close_newest(self, first: Layer | None = None) -> bool:
+        """End the entry in effect here, else the newest that is open; tell whether there was one.
+
+        `first` is an entry that is its own layer, and not among those opened.
+        """
+        opened = self.opened
+        if not opened:
+            return False
+        here = next((layer for layer in in_effect() if layer is first or layer in opened), opened[-1])
+        if here is first:
+            return False
+        try:
+            opened.remove(cast("L", here))
+        except ValueError:  # another thread closed it just now
+            return False
+        self.leave(cast("L", here))
+        return True
 
     def leave(self, layer: L) -> None:
         """End one entry."""

@@ -30,7 +30,7 @@ def test_session_takes_keys_by_object() -> None:
 
 def test_session_starts_clean() -> None:
     """Entering a session replaces all keys: nothing of a neighbour is inherited."""
-    with ctx.session({key: "outer" for key in OWN}, session_id="s1", user_id="u1", frontend="cli"):
+    with ctx.session(dict.fromkeys(OWN, "outer"), session_id="s1", user_id="u1", frontend="cli"):
         with ctx.session(gateway_session_key="k2"):
             assert dict(ctx.current()) == {"gateway_session_key": "k2"}
 
@@ -100,7 +100,7 @@ def test_bind_of_another_key_keeps_the_previous_id() -> None:
 
 def test_cleared_puts_nothing_in_effect() -> None:
     """Under `cleared` no key is bound and there is no turn; on leaving the turn is back."""
-    with ctx.session({key: "v" for key in OWN}, session_id="s1") as turn:
+    with ctx.session(dict.fromkeys(OWN, "v"), session_id="s1") as turn:
         with ctx.cleared():
             assert dict(ctx.current()) == {}
             assert ctx.current_turn() is None

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-from ctxruntime.demo.plugins import Handler
+from ctxruntime.demo.plugins import Answer, Handler
 from ctxruntime.demo.wiring import Wiring
 
 
@@ -31,8 +29,8 @@ class Host:
         """Answer one line; for frontends on threads."""
         self._meet()
         try:
-            result = self._call(line)
-            return result if isinstance(result, str) else asyncio.run(_settled(result))
+            answer = self._call(line)
+            return answer if isinstance(answer, str) else asyncio.run(_settled(answer))
         except Exception as error:  # noqa: BLE001  # a plugin's fault is an answer, and no end of the host
             return _fault(line, error)
 
@@ -44,18 +42,18 @@ class Host:
         except Exception as error:  # noqa: BLE001  # as above
             return _fault(line, error)
 
-    def _call(self, line: str) -> object:
+    def _call(self, line: str) -> Answer:
         command, _, raw_args = line.removeprefix("/").partition(" ")
         return self._commands[command](raw_args)
 
 
-async def _settled(result: Any) -> str:
-    """Wait for what a handler returned: text, something to await, or text in pieces."""
-    if inspect.isawaitable(result):
-        result = await result
-    if isinstance(result, AsyncIterator):
-        return "".join([piece async for piece in result])
-    return "".join(result) if isinstance(result, Iterator) else result
+async def _settled(answer: Answer) -> str:
+    """Wait for the whole of an answer."""
+    if isinstance(answer, Awaitable):
+        return await answer
+    if isinstance(answer, AsyncIterator):
+        return "".join([piece async for piece in answer])
+    return "".join(answer)
 
 
 def _fault(line: str, error: Exception) -> str:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Annotated, Final, TypeAlias
 
 import ctxruntime as ctx
 from ctxruntime.demo.script import NOTE, NOTES, answer
 
-Handler: TypeAlias = Callable[..., object]
+Answer: TypeAlias = str | Awaitable[str] | Iterator[str] | AsyncIterator[str]
+"""What a handler may give back: text, something to wait for, or text in pieces."""
+Handler: TypeAlias = Callable[..., Answer]
 
 HEARD: Final[list[str]] = []
 """Each answer of each handler, one per call: whoever was called twice is in it twice."""
@@ -45,9 +47,7 @@ def defaulted(raw_args: str, session_id: str | None = None) -> str:
     return say(raw_args, session_id=session_id)
 
 
-def keyword_only(
-    raw_args: str, *, session_id: str | None = None, gateway_session_key: str | None = None
-) -> str:
+def keyword_only(raw_args: str, *, session_id: str | None = None, gateway_session_key: str | None = None) -> str:
     """Take session and chat, by keyword."""
     return say(raw_args, session_id=session_id, gateway_session_key=gateway_session_key)
 
@@ -62,9 +62,7 @@ def positional_only(raw_args: str, session_id: str | None = None, /) -> str:
     return say(raw_args, session_id=session_id)
 
 
-async def coroutine(
-    raw_args: str, session_id: str | None = None, *, gateway_session_key: str | None = None
-) -> str:
+async def coroutine(raw_args: str, session_id: str | None = None, *, gateway_session_key: str | None = None) -> str:
     """Wait before answering, while others are served."""
     await asyncio.sleep(0)
     return say(raw_args, session_id=session_id, gateway_session_key=gateway_session_key)
@@ -84,6 +82,10 @@ async def async_generator(raw_args: str, *, session_id: str | None = None) -> As
 def in_language(raw_args: str, session_id: str | None = None, *, language: str) -> str:
     """Serve several languages; each is registered as a partial."""
     return say(raw_args, session_id=session_id)
+
+
+unnamed: Callable[[str, str | None], str]
+unnamed = lambda raw_args, session_id=None: say(raw_args, session_id=session_id)  # noqa: E731  # one of the kinds
 
 
 # Methods and objects
@@ -111,6 +113,7 @@ class CallableObject:
     """A handler that is an object."""
 
     def __call__(self, raw_args: str, session_id: str | None = None) -> str:
+        """Answer."""
         return say(raw_args, session_id=session_id)
 
 
@@ -118,6 +121,7 @@ class AsyncObject:
     """A handler that is an object whose call is awaited."""
 
     async def __call__(self, raw_args: str, *, session_id: str | None = None) -> str:
+        """Wait, and answer."""
         await asyncio.sleep(0)
         return say(raw_args, session_id=session_id)
 
@@ -215,7 +219,7 @@ def handlers(notes: Notes) -> Mapping[str, Handler]:
         "class-method": plugin.class_method,
         "partial": functools.partial(in_language, language="en"),
         "callable-object": CallableObject(),
-        "lambda": lambda raw_args, session_id=None: say(raw_args, session_id=session_id),
+        "lambda": unnamed,
         "async": coroutine,
         "async-object": AsyncObject(),
         "generator": generator,

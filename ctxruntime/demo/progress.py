@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ Begin: TypeAlias = Callable[[str, int], Callable[[], None]]
 
 
 @contextmanager
-def progress() -> Iterator[Begin]:
+def progress() -> Generator[Begin]:
     """Show how far each stretch of work has come."""
     console = Console(stderr=True)
     # FORCE_COLOR makes a pipe a terminal to rich; colours may go there, but no cursor movements.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from ctxruntime.demo.script import Answers, Conversation
-
-Call: TypeAlias = tuple[str, str]
+from ctxruntime.demo.script import Answers, Call, Conversation
 
 FAULT: Final = (
     "def note(text, session_id=None):",

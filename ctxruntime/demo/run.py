@@ -18,7 +18,7 @@ from ctxruntime.demo.frontends.gateway import Gateway, Message
 from ctxruntime.demo.frontends.rpc import RpcServer
 from ctxruntime.demo.host import Host
 from ctxruntime.demo.plugins import HEARD, Notes, handlers
-from ctxruntime.demo.script import COMMANDS, CONVERSATIONS, Answers, Conversation, Event, lines_of
+from ctxruntime.demo.script import COMMANDS, CONVERSATIONS, Answers, Call, Conversation, Event, lines_of
 from ctxruntime.demo.wiring import Wiring
 
 TIMEOUT: Final = 8.0
@@ -33,14 +33,14 @@ class Outcome:
     notes: Mapping[str, Sequence[str]]
 
 
-def play(wiring: Wiring, step: Callable[[], object]) -> Outcome:
+def play(wiring: Wiring, step: Callable[[], None]) -> Outcome:
     """Play the script in a host of the given wiring; `step` is called at each line of it."""
     HEARD.clear()
     notes = Notes()
     meeting = threading.Barrier(len(CONVERSATIONS), action=step, timeout=TIMEOUT)
     host = Host(handlers(notes), wiring, meeting.wait)
 
-    answers: dict[tuple[str, str], str] = {}
+    answers: dict[Call, str] = {}
     with ThreadPoolExecutor(3) as threads:
         for part in [threads.submit(frontend, host) for frontend in (_terminals, _chats, _rpc)]:
             answers.update(part.result())
@@ -105,15 +105,13 @@ def _chats(host: Host) -> Answers:
 def _rpc(host: Host) -> Answers:
     """Send requests for all sessions over one connection, and read the responses as they come."""
     mine = _of("tui")
-    answers: dict[tuple[str, str], str] = {}
+    answers: dict[Call, str] = {}
     here, there = socket.socketpair()
     here.settimeout(TIMEOUT)
     with ThreadPoolExecutor(1) as thread, there, here, here.makefile("rw", encoding="utf-8") as connection:
         thread.submit(RpcServer(host, there, workers=len(mine)).serve)
         for command in COMMANDS:
-            requests = {
-                f"{command} {conversation.session_id}": Event(conversation, command) for conversation in mine
-            }
+            requests = {f"{command} {conversation.session_id}": Event(conversation, command) for conversation in mine}
             for rid, event in requests.items():
                 params = {"session_id": event.conversation.session_id, "line": event.line}
                 request = {"jsonrpc": "2.0", "id": rid, "method": "command", "params": params}

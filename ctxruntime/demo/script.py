@@ -6,7 +6,7 @@ of ctxruntime is imported here, so that the right answer does not come from what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -75,8 +75,10 @@ class Event:
         return f"/{self.command} {self.text}"
 
 
-Answers: TypeAlias = Mapping[tuple[str, str], str]
-"""What was answered, by session id and command."""
+Call: TypeAlias = tuple[str, str]
+"""A session id and a command."""
+Answers: TypeAlias = Mapping[Call, str]
+"""What was answered to each call."""
 
 CONVERSATIONS: Final = (
     Conversation("cli", "c1", "buy milk"),
@@ -109,10 +111,12 @@ def answer(text: str, received: Mapping[str, str | None]) -> str:
     return f"{text} -> {', '.join(known)}" if known else text
 
 
-def right_answers(conversations: Iterable[Conversation] = CONVERSATIONS) -> Answers:
-    """Return every right answer, by session id and command."""
+def right_answers(
+    conversations: Iterable[Conversation] = CONVERSATIONS, commands: Sequence[str] = COMMANDS
+) -> dict[Call, str]:
+    """Return what every call should be answered."""
     return {
         (conversation.session_id, command): right(Event(conversation, command))
         for conversation in conversations
-        for command in COMMANDS
+        for command in commands
     }

@@ -6,7 +6,7 @@ it has them exchangeable only to show what happens without.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +24,7 @@ class Wiring:
 
 
 @contextmanager
-def _no_session(**keys: str | None) -> Iterator[None]:
+def _no_session(**keys: str | None) -> Generator[None]:
     yield
 
 

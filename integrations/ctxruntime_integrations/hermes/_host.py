@@ -103,10 +103,9 @@ def gateway_session_id(gateway: Gateway, event: Event) -> object:
     return getattr(store._entries.get(key), "session_id", None)
 
 
-def tui_session_id(request: object) -> object:
+def tui_session_id(request: Any) -> object:  # Any: what a client sent
     """Return the id of the session that a request names by the UI's short id for it, or None."""
-    params = request.get("params") if isinstance(request, dict) else None
-    ui_id = params.get("session_id") if isinstance(params, dict) else None
+    ui_id = _entry(_entry(request, "params"), "session_id")
     if not isinstance(ui_id, str):
         return None
     session = sys.modules[TUI.module]._sessions.get(ui_id)
@@ -118,10 +117,13 @@ def tui_session_id(request: object) -> object:
 
 def plugin_settings() -> Mapping[str, object]:
     """Return ``plugins.entries.ctxruntime`` of Hermes's configuration: where a plugin's options are."""
-    config = import_module("hermes_cli.config").load_config() or {}
-    entries = (config.get("plugins") or {}).get("entries") or {}
-    settings: Mapping[str, object] = entries.get(PLUGIN) or {}
-    return settings
+    config = import_module("hermes_cli.config").load_config()
+    settings: Mapping[str, object] | None = _entry(_entry(_entry(config, "plugins"), "entries"), PLUGIN)
+    return settings or {}
+
+
+def _entry(mapping: Any, name: str) -> Any:  # Any: what somebody wrote, who may have written no mapping
+    return mapping.get(name) if hasattr(mapping, "get") else None
 
 
 def version() -> str | None:

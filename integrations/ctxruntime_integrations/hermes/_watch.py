@@ -10,11 +10,13 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import final
+from typing import TypeAlias, final
 
 from ctxruntime.hops.patching import guard
 
 __all__ = ["Watch"]
+
+Finder: TypeAlias = Callable[[str, Sequence[str] | None, ModuleType | None], ModuleSpec | None]
 
 
 @final
@@ -77,10 +79,11 @@ class Watch:
         if name not in self._pending:
             return None
         for finder in sys.meta_path:
-            find_spec = getattr(finder, "find_spec", None)
+            find_spec: Finder | None = getattr(finder, "find_spec", None)
             spec = find_spec(name, path, target) if find_spec and finder is not self else None
             if spec is not None:
-                self._announce(spec)
+                with guard("hermes: watch imports"):
+                    self._announce(spec)
                 return spec
         return None
 
@@ -100,8 +103,9 @@ class AnnouncingSpec(ModuleSpec):
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "_initializing" and not value:
-            watch = vars(self).pop("_ctxruntime_watch", None)
-            self.__class__ = ModuleSpec  # type: ignore[assignment] # nothing is left to announce
-            if isinstance(watch, Watch):
-                watch.take(self.name)
-        super().__setattr__(name, value)
+            with guard("hermes: watch imports"):
+                watch = vars(self).pop("_ctxruntime_watch", None)
+                self.__class__ = ModuleSpec  # type: ignore[assignment] # nothing is left to announce
+                if isinstance(watch, Watch):
+                    watch.take(self.name)
+        ModuleSpec.__setattr__(self, name, value)  # no super(): of this class it is no more

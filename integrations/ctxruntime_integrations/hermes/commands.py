@@ -8,7 +8,7 @@ look-up that is itself what loads us, and it has no session around it either.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import CoroutineType
+from inspect import iscoroutine
 from typing import Any
 
 from ctxruntime import adapt, carry
@@ -31,11 +31,11 @@ def adapting_lookup(original: Callable[..., Any]) -> Callable[..., Any]:  # Any:
     return get_plugin_command_handler
 
 
-def carrying_result(original: Callable[..., Any]) -> Callable[..., Any]:  # Any: the host's
+def carrying_result(original: Callable[..., Any]) -> Callable[..., Any]:  # Any: the host's, the plugins'
     """Replace ``resolve_plugin_command_result``, which may await in a thread born with nothing."""
 
-    def resolve_plugin_command_result(result: object, *args: object, **kwargs: object) -> object:
-        if isinstance(result, CoroutineType):
+    def resolve_plugin_command_result(result: Any, *args: object, **kwargs: object) -> object:
+        if iscoroutine(result):
             with guard("hermes: carry a command's coroutine"):
                 result = carry(result)
         return original(result, *args, **kwargs)

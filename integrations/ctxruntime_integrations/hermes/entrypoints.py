@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, final
 
-from ctxruntime import FRONTEND, GATEWAY_SESSION_KEY, SESSION_ID, Key, session
+from ctxruntime import FRONTEND, GATEWAY_SESSION_KEY, SESSION_ID, Key, Turn, session
 from ctxruntime.hops.patching import guard
+from ctxruntime.scope import Scope
 
 from . import _host
 from ._options import OPTIONS
@@ -33,7 +34,7 @@ class entered:
         self._read = read
         self._args = args
         self._kwargs = kwargs
-        self._scope = None
+        self._scope: Scope[Turn] | None = None
 
     def __enter__(self) -> None:
         facts: Facts = {}  # if they cannot be read, the turn is still this one and not a neighbour's
@@ -105,7 +106,7 @@ def tui_facts(req: object, *_: object, **__: object) -> Facts:
     }
 
 
-def known(key: Key[str], frontend: str, read: Callable[[], object]) -> str | None:
+def known(key: Key[str], frontend: str, read: Callable[[], Any]) -> str | None:  # Any: to be checked
     """Return what the host has for a key, or None: where it has nothing, or nothing that the door would take.
 
     Each key is read and checked by itself, so that one bad value costs no other. To Hermes "" is unknown.

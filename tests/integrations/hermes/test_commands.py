@@ -31,9 +31,7 @@ def right(run: Any, phase: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("style", BOTH_KEYS)
-def test_handler_that_names_the_keys_gets_those_that_are_known(
-    dispatch: tuple[Any, Any, str], style: str
-) -> None:
+def test_handler_that_names_the_keys_gets_those_that_are_known(dispatch: tuple[Any, Any, str], style: str) -> None:
     """A parameter named like a key gets its value, and keeps its default where the host knows none."""
     run, _, phase = dispatch
 
@@ -130,9 +128,7 @@ def test_async_handler_in_the_hosts_helper_thread_has_its_keys(tui: Any, style: 
     assert call["ambient"] == {"frontend": "tui", "session_id": session_id}
 
 
-def test_error_from_the_hosts_helper_thread_is_shown_as_by_the_host_alone(
-    tui: Any, run_host: RunHost
-) -> None:
+def test_error_from_the_hosts_helper_thread_is_shown_as_by_the_host_alone(tui: Any, run_host: RunHost) -> None:
     """The error crosses back over the thread as it was."""
     name = "in-loop /rec-raising-coroutine"
 
@@ -148,6 +144,5 @@ def test_empty_text_is_a_text(cli: Any, style: str, keys: dict[str, str] | None)
     assert call["keys"] == (
         keys
         if keys is not None
-        else cli.call("after-new", "named")["keys"]
-        | {"session_id": cli["expect"]["no-arguments"]["session_id"]}
+        else cli.call("after-new", "named")["keys"] | {"session_id": cli["expect"]["no-arguments"]["session_id"]}
     )

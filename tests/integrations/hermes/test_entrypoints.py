@@ -54,9 +54,7 @@ class TestGateway:
         assert expected["session_id"] is None
         assert named(gateway, phase) == expected
 
-    def test_required_id_without_a_session_is_the_handlers_error(
-        self, gateway: Any, run_host: RunHost
-    ) -> None:
+    def test_required_id_without_a_session_is_the_handlers_error(self, gateway: Any, run_host: RunHost) -> None:
         """A handler that cannot do without an id is not called, which the host shows as it always did."""
         alone = run_host("gateway", "alone")
 
@@ -101,10 +99,7 @@ class TestGateway:
         assert len(calls) == 8
         for call in calls:
             (chat,) = call["args"]
-            assert (
-                call["keys"]["gateway_session_key"]
-                == gateway["expect"]["at-once"][chat]["gateway_session_key"]
-            )
+            assert call["keys"]["gateway_session_key"] == gateway["expect"]["at-once"][chat]["gateway_session_key"]
 
 
 class TestTui:

@@ -18,9 +18,7 @@ RESULT = "hermes_cli.plugins.resolve_plugin_command_result"
 
 
 @pytest.mark.parametrize("site", ["cli", "gateway", "tui"])
-def test_handlers_run_as_often_and_in_the_order_of_the_host_alone(
-    run_host: RunHost, load: str, site: str
-) -> None:
+def test_handlers_run_as_often_and_in_the_order_of_the_host_alone(run_host: RunHost, load: str, site: str) -> None:
     """Nothing happens twice, nothing is left out, and nothing overtakes."""
     alone = run_host(site, "alone")
     run = run_host(site, load)

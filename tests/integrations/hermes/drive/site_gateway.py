@@ -75,9 +75,7 @@ class Chats:
         found["registry_is_the_plugins"] = self.registry_is_the_plugins()
         ours.uninstall()
         found["status_off"] = ours.status()
-        found["original_again"] = [
-            now is was for now, was in zip(self.attributes(), self.originals, strict=True)
-        ]
+        found["original_again"] = [now is was for now, was in zip(self.attributes(), self.originals, strict=True)]
         await self.say("uninstalled", f"/rec-named {RAW_ARGS}")
         ours.install()
         await self.say("installed-again", f"/rec-named {RAW_ARGS}")
@@ -154,9 +152,7 @@ class Chats:
     def event(self, text: str, chat: str) -> Any:
         from gateway.platforms.base import MessageEvent, MessageType
 
-        return MessageEvent(
-            text=text, message_type=MessageType.COMMAND, source=self.source(chat), message_id=text
-        )
+        return MessageEvent(text=text, message_type=MessageType.COMMAND, source=self.source(chat), message_id=text)
 
     async def say(self, phase: str, *texts: str, chat: str = "chat") -> None:
         recorder.phase = phase

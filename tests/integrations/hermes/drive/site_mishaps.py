@@ -39,9 +39,9 @@ def drive(world: World) -> dict[str, Any]:
     sys.meta_path.insert(0, finder)
     import cli as host
 
-    status = world.ours.status()
     server.handle_request = handle_request
     discover()
+    status = world.ours.status()
     faults = Faults(host.HermesCLI(model="stand-in"))
     return {
         "half_imported": finder.initializing,

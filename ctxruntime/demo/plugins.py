@@ -84,8 +84,8 @@ def in_language(raw_args: str, session_id: str | None = None, *, language: str) 
     return say(raw_args, session_id=session_id)
 
 
-unnamed: Callable[[str, str | None], str]
-unnamed = lambda raw_args, session_id=None: say(raw_args, session_id=session_id)  # noqa: E731  # one of the kinds
+# mypy infers no lambda that has a default.
+unnamed: Callable[[str], str] = lambda raw_args, session_id=None: say(raw_args, session_id=session_id)  # type: ignore[misc]  # noqa: E731
 
 
 # Methods and objects

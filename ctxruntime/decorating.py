@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, final
 
 from ctxruntime.errors import InvalidValueError
@@ -15,32 +16,32 @@ if TYPE_CHECKING:  # inspect is too dear to import before it is needed
 
     from ctxruntime.keys import Key
 
+    class Entrance(Protocol):
+        """What a decorator needs of a door."""
+
+        @property
+        def asks(self) -> Mapping[Key[Any], Callable[..., object]]:
+            """What is computed from a call, by key."""
+            ...
+
+        def make(self, call: Call | None = None) -> Layer:
+            """Make the layer of one call."""
+            ...
+
+        def enter(self, layer: Any) -> None:
+            """Put a layer that was made in effect."""
+            ...
+
+        def leave(self, layer: Any) -> None:
+            """End it."""
+            ...
+
+        def left(self, layer: Any) -> None:
+            """Take note that it was left."""
+            ...
+
+
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Entrance(Protocol):
-    """What a decorator needs of a door."""
-
-    @property
-    def asks(self) -> Mapping[Key[Any], Callable[..., object]]:
-        """What is computed from a call, by key."""
-        ...
-
-    def make(self, call: Call | None = None) -> Layer:
-        """Make the layer of one call."""
-        ...
-
-    def enter(self, layer: Any) -> None:
-        """Put a layer that was made in effect."""
-        ...
-
-    def leave(self, layer: Any) -> None:
-        """End it."""
-        ...
-
-    def left(self, layer: Any) -> None:
-        """Take note that it was left."""
-        ...
 
 
 @final
@@ -112,10 +113,12 @@ def decorate(fn: F, door: Entrance) -> F:
     new_call = _asking(fn, door) if door.asks else _no_call
     kind = kind_of(fn)
     if not kind:
-        return cast("F", _function(fn, door, new_call))
-    if kind == CO_COROUTINE:
-        return cast("F", _coroutine_function(fn, door, new_call))
-    return cast("F", answering_like(_generator_function(fn, door, new_call), kind))
+        scoped = _function(fn, door, new_call)
+    elif kind == CO_COROUTINE:
+        scoped = _coroutine_function(fn, door, new_call)
+    else:
+        scoped = answering_like(cast("FunctionType", _generator_function(fn, door, new_call)), kind)
+    return cast("F", wraps(fn)(scoped))
 
 
 NewCall = Callable[[Any, Any], "Call | None"]
@@ -134,7 +137,6 @@ def _no_call(args: Any, kwargs: Any) -> Call | None:
 
 
 def _function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Callable[..., Any]:
-    @wraps(fn)
     def scoped(*args: Any, **kwargs: Any) -> Any:
         layer = door.make(new_call(args, kwargs))
         door.enter(layer)
@@ -147,7 +149,6 @@ def _function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Call
 
 
 def _coroutine_function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Callable[..., Any]:
-    @wraps(fn)
     async def scoped(*args: Any, **kwargs: Any) -> Any:
         layer = door.make(new_call(args, kwargs))
         door.enter(layer)
@@ -160,7 +161,6 @@ def _coroutine_function(fn: Callable[..., Any], door: Entrance, new_call: NewCal
 
 
 def _generator_function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Callable[..., Any]:
-    @wraps(fn)
     def scoped(*args: Any, **kwargs: Any) -> Any:
         layer = door.make(new_call(args, kwargs))  # of the caller's state, not of the first stepper's
         return held_body(fn(*args, **kwargs), Held(layer, door.left))

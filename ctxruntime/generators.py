@@ -172,7 +172,7 @@ def held_coroutine(body: Coroutine[Y, S, R], held: Held) -> Coroutine[Y, S, R]:
     """Drive a coroutine with `held` in effect during each step, whichever context it is stepped in."""
 
     async def drive() -> R:
-        return await _Steps(body, held)
+        return cast("R", await _Steps(body, held))
 
     return _named_like(body, drive())
 
@@ -227,11 +227,21 @@ def kind_of(fn: Any) -> int:
 _SLOT_WRAPPER: Final = type(object.__init__)
 
 
-def answering_like(wrapper: Any, kind: int) -> Any:
-    """Make a plain function answer `inspect.iscoroutinefunction` and its kin as the function it calls does.
+def answering_like(wrapper: types.FunctionType, kind: int) -> types.FunctionType:
+    """Return a plain function that answers `inspect.iscoroutinefunction` and its kin as one of this kind does.
 
     Since CPython 3.11 a flag of the code object is what inspect reads, and no more: what a call makes is decided
     by the code's first instruction.
     """
-    wrapper.__code__ = wrapper.__code__.replace(co_flags=wrapper.__code__.co_flags | kind)
-    return wrapper
+    if not kind:
+        return wrapper
+    code = wrapper.__code__
+    answering = types.FunctionType(
+        code.replace(co_flags=code.co_flags | kind),
+        wrapper.__globals__,
+        wrapper.__name__,
+        wrapper.__defaults__,
+        wrapper.__closure__,
+    )
+    answering.__kwdefaults__ = wrapper.__kwdefaults__
+    return answering

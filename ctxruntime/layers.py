@@ -210,7 +210,7 @@ def enter(layer: Layer, linked: Iterable[Any] = LINKED) -> None:
 def leave(layer: Layer) -> None:
     """End the layer's binding in the context that entered it, from wherever this is called. Never raises."""
     token = layer.token
-    if token is None or token == LEFT or layer.left_elsewhere:
+    if type(token) is not Token or layer.left_elsewhere:
         return
     if _get() is layer:
         try:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from time import time
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
 
 from ctxruntime.decorating import Call, decorate
 from ctxruntime.errors import InvalidValueError, NoTurnError
@@ -61,51 +61,13 @@ R_co = TypeVar("R_co", covariant=True)
 L = TypeVar("L", bound=Layer)
 F = TypeVar("F", bound=Callable[..., Any])
 
-Value: TypeAlias = T | Unset | Callable[..., T | None] | None
-"""What a key can be given: a value, None for "not known", or, in a decorator, what computes it from the call."""
 Given: TypeAlias = tuple[tuple[Key[Any], object], ...]
 
 _here, _put = CURRENT.get, CURRENT.set
 
 
-class Scope(Protocol[R_co]):
-    """What `session`, `session.join`, `bind` and `cleared` return."""
-
-    def __enter__(self) -> R_co:
-        """Put the scope in effect."""
-        ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        """End it."""
-        ...
-
-    async def __aenter__(self) -> R_co:
-        """Put the scope in effect."""
-        ...
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        """End it."""
-        ...
-
-    def open(self) -> R_co:
-        """Put the scope in effect, for `close` to end it."""
-        ...
-
-    def close(self) -> None:
-        """End the newest entry that is still open, from any task or thread; again is harmless."""
-        ...
-
-    def __call__(self, fn: F, /) -> F:
-        """Decorate a function of any kind: the scope is in effect during its whole body."""
-        ...
-
-
-class _Entered(Generic[R_co]):
-    """The ways of entering that are alike for turns and doors."""
+class Scope(Generic[R_co]):
+    """What `session`, `session.join`, `bind` and `cleared` return: the ways of entering that all of them have."""
 
     __slots__ = ()
 
@@ -115,6 +77,10 @@ class _Entered(Generic[R_co]):
 
     def close(self) -> None:
         """End the newest entry that is still open, from any task or thread; again is harmless."""
+        raise NotImplementedError
+
+    def __call__(self, fn: F, /) -> F:
+        """Decorate a function of any kind: the scope is in effect during its whole body."""
         raise NotImplementedError
 
     def __enter__(self) -> R_co:
@@ -136,7 +102,7 @@ class _Entered(Generic[R_co]):
 
 @final
 @leavable
-class Turn(Layer, _Entered["Turn"]):
+class Turn(Layer, Scope["Turn"]):
     """One event let in at one entry point, and all work done for it.
 
     `session(...)` makes it; `current_turn()` finds it. It can be kept and read after it has ended.
@@ -233,7 +199,7 @@ def _bound_in(layer: Layer) -> Given:
 # Doors
 
 
-class Door(_Entered[R_co], Generic[R_co, L]):
+class Door(Scope[R_co], Generic[R_co, L]):
     """A scope object that makes a fresh layer for each entry, and knows which of them are open."""
 
     __slots__ = ("given", "opened")
@@ -442,28 +408,32 @@ def _given(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object])
 # The public verbs
 
 
-class SessionVerb(Protocol):
-    """The shape of `session`: a function that has a `join`."""
+if TYPE_CHECKING:  # not worth its import for the running program
+    Value: TypeAlias = T | Unset | Callable[..., T | None] | None
+    """What a key can be given: a value, None for "not known", or, in a decorator, what computes it from the call."""
 
-    def __call__(
-        self,
-        keys: Mapping[Key[Any], object] | None = None,
-        /,
-        *,
-        session_id: Value[str] = UNSET,
-        gateway_session_key: Value[str] = UNSET,
-        previous_session_id: Value[str] = UNSET,
-        user_id: Value[str] = UNSET,
-        frontend: Value[str] = UNSET,
-        take: Iterable[Key[Any]] = (),
-        **own: object,
-    ) -> Scope[Turn]:
-        """Enter a turn."""
-        ...
+    class SessionVerb(Protocol):
+        """The shape of `session`: a function that has a `join`."""
 
-    def join(self, keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> Scope[Turn]:
-        """Enter a further door of one turn."""
-        ...
+        def __call__(
+            self,
+            keys: Mapping[Key[Any], object] | None = None,
+            /,
+            *,
+            session_id: Value[str] = UNSET,
+            gateway_session_key: Value[str] = UNSET,
+            previous_session_id: Value[str] = UNSET,
+            user_id: Value[str] = UNSET,
+            frontend: Value[str] = UNSET,
+            take: Iterable[Key[Any]] = (),
+            **own: object,
+        ) -> Scope[Turn]:
+            """Enter a turn."""
+            ...
+
+        def join(self, keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> Scope[Turn]:
+            """Enter a further door of one turn."""
+            ...
 
 
 def _session(

@@ -5,41 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import update_wrapper
 from inspect import isawaitable
-from types import FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Final, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from ctxruntime.handlers.codegen import compile_adapter
-from ctxruntime.handlers.plan import Options, Plan, VarKeyword
+from ctxruntime.handlers.options import OPTIONS, Options, VarKeyword, options_of, require_callable, taken_apart
+from ctxruntime.handlers.plan import Plan
 from ctxruntime.keys import Key
 
 F = TypeVar("F", bound=Callable[..., Any])
 Adapter = Callable[..., Any]
-
-OPTIONS: Final = "__ctxruntime_options__"
-"""Where an adapter, or an injected handler, keeps how it was made."""
-
-
-def options_of(fn: Any) -> Options | None:
-    """Return how a handler that injects by itself was made; None if it does not."""
-    try:
-        options = getattr(fn, OPTIONS, None)
-    except Exception:  # noqa: BLE001  # a callable object may answer anything to getattr
-        return None
-    return options if isinstance(options, Options) else None
-
-
-def plain(fn: Any) -> Any:
-    """Return the handler behind one that injects by itself."""
-    if type(fn) is MethodType:
-        return MethodType(fn.__func__.__wrapped__, fn.__self__)
-    return fn.__wrapped__
-
-
-def require_callable(fn: Any, verb: str) -> None:
-    """Refuse what cannot be called."""
-    if not callable(fn):
-        raise TypeError(f"{verb} takes a callable handler, not {type(fn).__name__}: give the function itself")
 
 
 def adapt(
@@ -67,19 +43,15 @@ def adapt(
         UnknownKeyError: a parameter is marked INJECTED and names no key, or an alias is for no Key.
     """
     require_callable(fn, "adapt")
-    own = options_of(fn)
-    if own is not None:
-        if not missing and keys is None:
-            return fn
-        aliases = {**own.aliases, **(aliases or {})}
-        var_keyword = own.var_keyword
-        fn = plain(fn)
     options = Options(aliases, var_keyword, keys, missing)
-    plan = Plan(fn, options)
-    if not plan.anything:
+    if options_of(fn) is not None and options.say_nothing():
         return fn
-    adapter = compile_adapter(plan, fn, options.missing)
-    update_wrapper(adapter, fn)
+    handler, options = taken_apart(fn, options)
+    plan = Plan(handler, options)
+    if not plan.anything:
+        return cast("F", handler)
+    adapter = compile_adapter(plan, handler, options.missing)
+    update_wrapper(adapter, handler)
     setattr(adapter, OPTIONS, options)
     return cast("F", adapter)
 
@@ -114,11 +86,7 @@ def explain(fn: Callable[..., Any], /, **options: Any) -> Plan:
       session_id: key 'session_id', by name, else its default
     """
     require_callable(fn, "explain")
-    own = options_of(fn)
-    if own is not None:
-        options = {"aliases": own.aliases, "var_keyword": own.var_keyword, **options}
-        fn = plain(fn)
-    return Plan(fn, Options(**options))
+    return Plan(*taken_apart(fn, Options(**options)))
 
 
 # One adapter per handler, for as long as the handler lives
@@ -139,14 +107,17 @@ def _adapter_for(fn: Any) -> Adapter | None:
         if hasattr(fn, "__wrapped__"):
             return _new_adapter(fn)
         cache, owner = _instances, type(fn)
-    else:
+    elif type(fn).__hash__ is object.__hash__ or type(fn) is BuiltinFunctionType:
         cache, owner = _functions, fn
+    else:
+        return _new_adapter(fn)  # what it is equal to is its own affair
     try:
-        if owner in cache:
-            return cache[owner]
-        adapter = cache[owner] = _new_adapter(fn)
-    except TypeError:  # it takes no weak reference, or no hash
+        return cache[owner]
+    except KeyError:
+        adapter = _new_adapter(fn)
+    except TypeError:  # it takes no weak reference
         return _new_adapter(fn)
+    cache[owner] = adapter
     return adapter
 
 
@@ -154,4 +125,4 @@ def _new_adapter(fn: Any) -> Adapter | None:
     if options_of(fn) is not None:
         return None
     plan = Plan(fn, Options())
-    return compile_adapter(plan, fn, (), "fn") if plan.anything else None
+    return compile_adapter(plan, fn, (), callee_first=True) if plan.anything else None

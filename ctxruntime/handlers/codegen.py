@@ -20,34 +20,31 @@ from collections.abc import Callable
 from functools import lru_cache
 from inspect import Parameter
 from types import CodeType
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Any, Final, final
 
 from ctxruntime.errors import UnboundKeyError
 from ctxruntime.generators import answering_like, kind_of
+from ctxruntime.handlers.options import SOURCE
 from ctxruntime.handlers.plan import Passed, Plan
-from ctxruntime.keys import ANYWHERE
 from ctxruntime.layers import CURRENT, UNSET, Layer
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
-First: TypeAlias = Literal["self", "fn"]
-
-
-def compile_adapter(plan: Plan, fn: Any, missing: tuple[object, ...], first: First | None = None) -> Any:
+def compile_adapter(plan: Plan, fn: Any, missing: tuple[object, ...], *, callee_first: bool = False) -> Any:
     """Compile the adapter of `fn`.
 
     Args:
         plan: what to pass.
         fn: the handler.
         missing: what the caller passes for "unknown".
-        first: an argument of ours before the handler's: `"self"`, for the adapter to be a class's `__call__`;
-            `"fn"`, the handler itself: such an adapter refers to no handler, and can be kept as long as it lives.
+        callee_first: take the handler as the first argument: such an adapter refers to no handler, and can be
+            kept for as long as the handler lives.
     """
-    writer = _Writer(plan, missing, first)
+    writer = _Writer(plan, missing, callee_first=callee_first)
     source = writer.source()
     namespace = writer.namespace
-    if first != "fn":
+    if not callee_first:
         namespace[writer.fn] = fn
     exec(_compiled(source), namespace)
     return answering_like(namespace.pop(writer.name), kind_of(fn))
@@ -55,16 +52,16 @@ def compile_adapter(plan: Plan, fn: Any, missing: tuple[object, ...], first: Fir
 
 @lru_cache(maxsize=1024)
 def _compiled(source: str) -> CodeType:
-    return compile(source, "<ctxruntime adapter>", "exec")
+    return compile(source, SOURCE, "exec")
 
 
 @final
 class _Writer:
     """Writes the source of one adapter and gathers the objects that it names."""
 
-    def __init__(self, plan: Plan, missing: tuple[object, ...], first: First | None) -> None:
+    def __init__(self, plan: Plan, missing: tuple[object, ...], *, callee_first: bool) -> None:
         self.plan = plan
-        self.first = first
+        self.callee_first = callee_first
         self.missing = missing
         self.parameters = plan.stages[0].parameters
         self.prefix = "_"
@@ -96,7 +93,7 @@ class _Writer:
 
     def signature(self) -> str:
         kinds = [parameter.kind for parameter in self.parameters]
-        written = [self.prefix + self.first] if self.first else []
+        written = [self.fn] if self.callee_first else []
         if written and Parameter.POSITIONAL_ONLY not in kinds:
             written.append("/")
         optional = False
@@ -235,7 +232,8 @@ def _filler(
 ) -> Callable[[Layer, dict[str, Any], int], None]:
     """Return what adds keys to a call's `**kwargs`, also those that a further stage names."""
     named = [(passed, _reader(passed)) for passed in inner]
-    excluded = plan.excluded()
+    excluded, anywhere = plan.excluded(), plan.anywhere if plan.var_keyword else ()
+    handler, location = plan.handler, plan.location  # the plan itself knows the handler, and would keep it alive
     is_unknown = _unknown(missing)
 
     def fill(layer: Layer, keywords: dict[str, Any], positions: int) -> None:
@@ -248,19 +246,16 @@ def _filler(
             if value is not UNSET:
                 keywords[name] = value
             elif not given and passed.default is UNSET:
-                raise UnboundKeyError(passed.key.name, plan.handler, plan.location)
+                raise UnboundKeyError(passed.key.name, handler, location)
             elif not given and passed.default is passed.key.default and passed.default is not UNSET:
                 keywords[name] = passed.default
-        if plan.var_keyword:
-            for key in ANYWHERE:
-                name = key.name
-                if name not in excluded and (name not in keywords or is_unknown(keywords[name])):
-                    value = key.of(layer)
-                    if value is UNSET:
-                        value = key.linked()
-                    if value is not UNSET:
-                        keywords[name] = value
+        for key in anywhere:
+            name = key.name
+            if name not in excluded and (name not in keywords or is_unknown(keywords[name])):
+                value = key.of(layer)
+                if value is UNSET:
+                    value = key.linked()
+                if value is not UNSET:
+                    keywords[name] = value
 
     return fill
-
-

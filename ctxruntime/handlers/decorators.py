@@ -10,9 +10,9 @@ from typing import Any, TypeVar, cast, overload
 
 from wrapt import FunctionWrapper
 
-from ctxruntime.handlers.calling import OPTIONS, options_of, plain, require_callable
 from ctxruntime.handlers.codegen import compile_adapter
-from ctxruntime.handlers.plan import Options, Plan, VarKeyword
+from ctxruntime.handlers.options import OPTIONS, Options, VarKeyword, options_of, require_callable, taken_apart
+from ctxruntime.handlers.plan import Plan
 from ctxruntime.keys import Key
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -82,35 +82,31 @@ def inject(
         inner = inject(cast("Any", fn).__func__, aliases=aliases, var_keyword=var_keyword, hide=hide)
         return type(cast("Any", fn))(inner)
     require_callable(fn, "inject")
-    if options_of(fn) is not None:
-        if isinstance(fn, FunctionWrapper) and not aliases and var_keyword == "any" and not hide:
-            return fn
-        fn = plain(fn)
-    options = Options(aliases, var_keyword, strict=True)
-    return _injected_class(fn, Plan(fn, options), options, hide=hide)(fn, _forward)
+    options = Options(aliases, var_keyword, hide=hide, strict=True)
+    if isinstance(fn, InjectedHandler) and options.say_nothing():
+        return fn
+    handler, options = taken_apart(fn, options)
+    return _injected_class(handler, Plan(handler, options), options)(handler, _forward)
 
 
-def _injected_class(fn: Any, plan: Plan, options: Options, *, hide: bool) -> Callable[..., Any]:
-    members: dict[str, Any] = {OPTIONS: options, "__get__": _descriptor(fn, plan, options)}
+def _injected_class(fn: Any, plan: Plan, options: Options) -> Callable[..., Any]:
+    adapter = fn
+    members: dict[str, Any] = {OPTIONS: options}
     if plan.anything:
-        members["__call__"] = compile_adapter(plan, fn, (), "self")
-    if hide:
+        adapter = update_wrapper(compile_adapter(plan, fn, options.missing), fn)
+        setattr(adapter, OPTIONS, options)
+        # Static: the adapter has the handler's own signature, and nothing is bound on the way to it.
+        members["__call__"] = staticmethod(adapter)
+    # Past wrapt's way of binding, which is slower.
+    members["__get__"] = _binder(adapter) if type(fn) is FunctionType else _get_otherwise
+    if options.hide:
         visible = _visible(fn, plan)
         members["__signature__"] = property(lambda self: visible)
         members["__annotations__"] = property(lambda self: _annotations(visible))
     return type("InjectedHandler", (InjectedHandler,), members)
 
 
-def _descriptor(fn: Any, plan: Plan, options: Options) -> Callable[..., Any]:
-    """Return the `__get__` of the wrapper: it binds where the handler would, past wrapt's slower way."""
-    if type(fn) is not FunctionType:
-        return _get_otherwise
-    adapter = fn
-    if plan.anything:
-        adapter = compile_adapter(plan, fn, ())
-        update_wrapper(adapter, fn)
-        setattr(adapter, OPTIONS, options)
-
+def _binder(adapter: Any) -> Callable[..., Any]:
     def get(self: Any, instance: object, owner: object = None) -> Any:
         return self if instance is None else MethodType(adapter, instance)
 
@@ -121,9 +117,9 @@ def _get_otherwise(self: Any, instance: object, owner: object = None) -> Any:
     wrapped = self.__wrapped__
     if instance is None or not hasattr(type(wrapped), "__get__"):
         return self  # callable objects, partials and classes do not bind
-    options = options_of(self)
+    options = cast("Options", options_of(self))
     bound = wrapped.__get__(instance, owner)
-    return bound if options is None else inject(bound, aliases=options.aliases, var_keyword=options.var_keyword)
+    return inject(bound, aliases=options.aliases, var_keyword=options.var_keyword, hide=options.hide)
 
 
 def _forward(wrapped: Any, instance: object, args: Any, kwargs: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, Token, copy_context
 from functools import wraps
-from types import CoroutineType, TracebackType
+from types import CoroutineType, FunctionType, TracebackType
 from typing import Any, ParamSpec, TypeVar, cast, final, overload
 
 from ctxruntime.decorating import Call, decorate
@@ -57,11 +57,10 @@ class Snapshot:
     def wrap(self, fn: F) -> F:
         """Return a callable that runs `fn` as `run` does."""
 
-        @wraps(fn)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             return self.run(fn, *args, **kwargs)
 
-        return cast("F", answering_like(wrapped, kind_of(fn)))
+        return cast("F", wraps(fn)(answering_like(cast("FunctionType", wrapped), kind_of(fn))))
 
     def __enter__(self) -> None:
         """Put the keys alone in effect here: for an item that rode a queue."""

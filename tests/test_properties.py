@@ -240,7 +240,7 @@ def perform(world: World, operation: tuple[Any, ...]) -> None:
 @BOUNDED
 @given(st.lists(OPERATIONS, min_size=3, max_size=25))
 def test_any_program_reads_what_the_model_says(program: list[tuple[Any, ...]]) -> None:
-    """Whatever is entered, left in any order and from anywhere, amended or handed over, every flow reads as modelled."""
+    """Whatever is entered, left from anywhere, amended or handed over, every flow reads as modelled."""
     world = World()
     for operation in program:
         perform(world, operation)

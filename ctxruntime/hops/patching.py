@@ -129,19 +129,16 @@ class Patch:
     'Hello you'
     """
 
-    __slots__ = ("_active", "_before", "_installed", "_make", "name", "owner")
+    __slots__ = ("_active", "_before", "_installed", "_make", "_turn", "name", "owner")
 
-    def __init__(
-        self, owner: type | ModuleType, name: str, make: Callable[[AnyCallable], AnyCallable]
-    ) -> None:
+    def __init__(self, owner: type | ModuleType, name: str, make: Callable[[AnyCallable], AnyCallable]) -> None:
         self.owner: Final = owner
         self.name: Final = name
         self._make: Final = make
         self._active = False
-        self._before: object = (
-            _NOTHING  # what the owner itself had: nothing, where the attribute is inherited
-        )
+        self._before: object = _NOTHING  # what the owner itself had: nothing, where the attribute is inherited
         self._installed: object = _NOTHING
+        self._turn: Callable[[bool], object] = bool  # until something is installed, there is nothing to turn
 
     def __repr__(self) -> str:
         owner = getattr(self.owner, "__qualname__", self.owner.__name__)
@@ -157,6 +154,7 @@ class Patch:
         with _patching:
             if not self._active:
                 self._install()
+                self._turn(True)
                 self._active = True
         return self
 
@@ -166,6 +164,7 @@ class Patch:
             if not self._active:
                 return
             self._active = False
+            self._turn(False)
             if self._current() is self._installed:
                 self._put(self._last_alive())
 
@@ -174,7 +173,7 @@ class Patch:
         if _wraps(current, self._installed):
             return  # undone while somebody else's wrapper was above it, which calls it still
         if self._installed is _NOTHING or current is not self._before:
-            self._installed = self._build(current)
+            self._installed, self._turn = self._build(current)
             self._before = current
         self._put(self._installed)
 
@@ -197,7 +196,7 @@ class Patch:
                 return before
             before = patch._before
 
-    def _build(self, current: object) -> object:
+    def _build(self, current: object) -> tuple[object, Callable[[bool], object]]:
         reachable: Any = getattr(self.owner, self.name)  # Any: what the host has there
         if not callable(reachable):
             raise TypeError(f"{self!r}: the attribute is not callable")
@@ -209,30 +208,35 @@ class Patch:
             original = reachable
         else:
             original = _through_descriptor(found, kind)
-        switch = self._switch(original, getattr(found, "__func__", found))
+        switch, turn = self._switch(original, getattr(found, "__func__", found))
         if kind == "static":
-            return staticmethod(switch)
-        return classmethod(switch) if kind == "class" else switch
+            return staticmethod(switch), turn
+        return classmethod(switch) if kind == "class" else switch, turn
 
-    def _switch(self, original: AnyCallable, found: AnyCallable) -> AnyCallable:
-        """Return what stands in the attribute: the replacement while the patch is applied, else the original.
+    def _switch(self, original: AnyCallable, found: AnyCallable) -> tuple[AnyCallable, Callable[[bool], object]]:
+        """Return what stands in the attribute, and what turns it to the replacement or to the original.
 
         It is always there, as references to it (bound methods in a host's registry) outlive an undo.
         """
+        target = original
         replacement = self._make(original)
 
+        def turn(on: bool) -> None:
+            nonlocal target
+            target = replacement if on else original
+
         def switch(*args: object, **kwargs: object) -> object:
-            return (replacement if self._active else original)(*args, **kwargs)
+            return target(*args, **kwargs)
 
         async def coroutine_switch(*args: object, **kwargs: object) -> object:
-            return await (replacement if self._active else original)(*args, **kwargs)
+            return await target(*args, **kwargs)
 
         # iscoroutinefunction() stays true, which hosts decide by.
         both_async = _makes_coroutines(found) and _makes_coroutines(replacement)
         chosen: AnyCallable = coroutine_switch if both_async else switch
         update_wrapper(chosen, found)
         chosen.__dict__[_PATCH] = self
-        return chosen
+        return chosen, turn
 
 
 def _inherited(owner: type | ModuleType, name: str, reachable: object) -> object:

@@ -7,16 +7,14 @@ every stage lets it through to the one that names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Any, Final, final
 
 from ctxruntime.errors import UnknownKeyError
+from ctxruntime.handlers.options import Options
 from ctxruntime.handlers.stages import Stage, describe, stages_of
-from ctxruntime.keys import ANYWHERE, KEYS, Key, find, require_key
+from ctxruntime.keys import ANYWHERE, KEYS, Key, find
 from ctxruntime.layers import UNSET
-
-VarKeyword: TypeAlias = Literal["any", "none"]
 
 
 @final
@@ -38,42 +36,12 @@ INJECTED: Final[Any] = Injected()
 
 
 @final
-class Options:
-    """How a handler wants its keys, or how a host gives them; see `inject` and `adapt`."""
-
-    __slots__ = ("aliases", "keys", "missing", "strict", "var_keyword")
-
-    def __init__(
-        self,
-        aliases: Mapping[str, Key[Any]] | None = None,
-        var_keyword: VarKeyword = "any",
-        keys: Iterable[Key[Any]] | None = None,
-        missing: Iterable[object] = (),
-        *,
-        strict: bool = False,
-    ) -> None:
-        self.aliases = {name: require_key(key) for name, key in (aliases or {}).items()}
-        self.var_keyword = var_keyword
-        self.keys = None if keys is None else frozenset(require_key(key) for key in keys)
-        self.missing = tuple(missing)
-        self.strict = strict
-        if var_keyword not in ("any", "none"):
-            raise ValueError(f"var_keyword is 'any' or 'none', not {var_keyword!r}")
-
-    def allow(self, key: Key[Any]) -> bool:
-        """Tell whether the host lets a key go to parameters that have no marker."""
-        return self.keys is None or key in self.keys
-
-
-@final
 class Passed:
     """One parameter that a key goes to."""
 
     __slots__ = ("default", "how", "index", "key", "name", "stage")
 
-    def __init__(
-        self, name: str, key: Key[Any], how: str, stage: int, default: object, index: int | None
-    ) -> None:
+    def __init__(self, name: str, key: Key[Any], how: str, stage: int, default: object, index: int | None) -> None:
         self.name = name
         self.key = key
         self.how = how
@@ -88,7 +56,7 @@ class Passed:
 class Plan:
     """What will be passed to one handler, from where, and why not. `str()` is for people."""
 
-    __slots__ = ("handler", "kept_back", "location", "passed", "stages", "var_keyword")
+    __slots__ = ("anywhere", "handler", "kept_back", "location", "passed", "stages", "var_keyword")
 
     def __init__(self, fn: Any, options: Options) -> None:
         self.handler, self.location = describe(fn)
@@ -99,6 +67,8 @@ class Plan:
         for number, stage in enumerate(self.stages):
             for parameter in stage.parameters:
                 self._plan(parameter, stage, number, options)
+        self.anywhere = ANYWHERE if options.keys is None else [key for key in ANYWHERE if options.allow(key)]
+        """The keys that go into `**kwargs`; without a host's narrowing, also those that are defined later."""
         self.var_keyword = self._takes_any(options)
         """Whether the bound keys with `inject="any"` go into `**kwargs`."""
         if options.strict:
@@ -170,9 +140,9 @@ class Plan:
         return frozenset[str]().union(*(stage.given for stage in self.stages))
 
     def _takes_any(self, options: Options) -> bool:
-        if options.var_keyword == "none" or not self.stages or not all(stage.takes_any for stage in self.stages):
+        if options.var_keyword == "none" or not self.anywhere or not self.stages:
             return False
-        return True
+        return all(stage.takes_any and stage.invites for stage in self.stages)
 
     def _check_aliases(self, options: Options) -> None:
         for name in options.aliases:
@@ -197,7 +167,7 @@ class Plan:
             otherwise = "required" if passed.default is UNSET else "else its default"
             lines.append(f"  {passed.name}: key {passed.key.name!r}, by {passed.how}, {otherwise}")
         if self.var_keyword:
-            names = ", ".join(key.name for key in ANYWHERE if key.name not in self.excluded())
+            names = ", ".join(key.name for key in self.anywhere if key.name not in self.excluded())
             lines.append(f"  **kwargs: {names or 'nothing'}, where bound")
         lines += [f"  {name}: nothing, because {why}" for name, why in self.kept_back.items()]
         if len(lines) == 1:

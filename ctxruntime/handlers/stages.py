@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from inspect import Parameter
 from typing import Annotated, Any, Final, cast, final, get_args, get_origin
 
+from ctxruntime.handlers.options import options_of, plain
 from ctxruntime.keys import Key
 
 _SLOT_WRAPPERS: Final = (type(object.__init__), type(object().__str__), types.BuiltinFunctionType)
@@ -21,7 +22,7 @@ _DEEPEST: Final = 64
 class Stage:
     """One callable on the way: the parameters that are left to the caller."""
 
-    __slots__ = ("function", "given", "name", "parameters")
+    __slots__ = ("function", "given", "invites", "name", "parameters")
 
     def __init__(
         self,
@@ -29,12 +30,16 @@ class Stage:
         parameters: Iterable[Parameter],
         function: Any = None,
         given: frozenset[str] = frozenset(),
+        *,
+        invites: bool = True,
     ) -> None:
         self.name = name
         self.parameters = tuple(parameters)
         self.function = function
         self.given = given
         """The names that a partial binds by keyword."""
+        self.invites = invites
+        """Whether its `**kwargs`, if it has any, are for keys: an `inject(var_keyword="none")` says no."""
 
     def has(self, name: str) -> bool:
         """Tell whether a parameter of this name is named here."""
@@ -44,6 +49,10 @@ class Stage:
     def takes_any(self) -> bool:
         """Whether it takes `**kwargs`."""
         return any(parameter.kind is Parameter.VAR_KEYWORD for parameter in self.parameters)
+
+    def without_var_keyword(self) -> Stage:
+        """Return the stage with no key wanted in its `**kwargs`."""
+        return Stage(self.name, self.parameters, self.function, self.given, invites=False)
 
     def lets_through(self, name: str) -> bool:
         """Tell whether a keyword that it does not name goes on to what it wraps."""
@@ -67,13 +76,18 @@ class Stage:
     def without_first(self, count: int = 1) -> Stage:
         """Return the stage with leading arguments bound."""
         left = list(self.parameters)
-        while count and left and left[0].kind in (
-            Parameter.POSITIONAL_ONLY,
-            Parameter.POSITIONAL_OR_KEYWORD,
+        while (
+            count
+            and left
+            and left[0].kind
+            in (
+                Parameter.POSITIONAL_ONLY,
+                Parameter.POSITIONAL_OR_KEYWORD,
+            )
         ):
             left.pop(0)
             count -= 1
-        return Stage(self.name, left, self.function, self.given)
+        return Stage(self.name, left, self.function, self.given, invites=self.invites)
 
     def with_keywords(self, names: Iterable[str]) -> Stage:
         """Return the stage with keywords bound: what follows such a parameter can be given by keyword only."""
@@ -88,7 +102,7 @@ class Stage:
             elif parameter.kind is not Parameter.VAR_POSITIONAL or kind is Parameter.POSITIONAL_OR_KEYWORD:
                 parameters.append(parameter)
         parameters.sort(key=lambda parameter: parameter.kind)
-        return Stage(self.name, parameters, self.function, self.given | given)
+        return Stage(self.name, parameters, self.function, self.given | given, invites=self.invites)
 
 
 def describe(fn: Any) -> tuple[str, str]:
@@ -96,9 +110,7 @@ def describe(fn: Any) -> tuple[str, str]:
     if isinstance(fn, functools.partial):
         name, location = describe(cast("Any", fn).func)
         return f"partial of {name}", location
-    code = getattr(inspect.unwrap(fn), "__code__", None) or getattr(
-        getattr(type(fn), "__call__", None), "__code__", None
-    )
+    code = getattr(_innermost(fn), "__code__", None) or getattr(getattr(type(fn), "__call__", None), "__code__", None)
     named = fn if hasattr(fn, "__qualname__") else type(fn)
     module = getattr(named, "__module__", None)
     name = getattr(named, "__qualname__", type(fn).__name__)
@@ -106,10 +118,20 @@ def describe(fn: Any) -> tuple[str, str]:
     return (f"{module}.{name}" if module else name), location
 
 
+def _innermost(fn: Any) -> Any:
+    try:
+        return inspect.unwrap(fn)
+    except ValueError:  # its wrappings lead in a circle
+        return fn
+
+
 def stages_of(fn: Any, depth: int = _DEEPEST) -> list[Stage]:
     """Return the stages of a call, outermost first; none where nothing is known of how it binds."""
     if not depth:
         return []
+    if (own := options_of(fn)) is not None:
+        stages = stages_of(plain(fn), depth - 1)
+        return stages if own.var_keyword == "any" else [stage.without_var_keyword() for stage in stages]
     if isinstance(fn, functools.partial):
         inner = stages_of(cast("Any", fn).func, depth - 1)
         return [stage.without_first(len(fn.args)).with_keywords(fn.keywords) for stage in inner]
@@ -130,8 +152,9 @@ def _wrapped_stages(fn: Any, depth: int) -> list[Stage]:
 def _object_stages(fn: Any, depth: int) -> list[Stage]:
     call = getattr(type(fn), "__call__", None)
     if type(call) is types.FunctionType:
-        own = [stage.without_first() for stage in stages_of(call, depth - 1)]
-        return own + _wrapped_stages(fn, depth)
+        # As it was defined: a static method has no argument to bind.
+        bound = inspect.getattr_static(type(fn), "__call__").__get__(fn, type(fn))
+        return stages_of(bound, depth - 1) + _wrapped_stages(fn, depth)
     if getattr(fn, "__wrapped__", None) is not None:
         return _wrapped_stages(fn, depth)  # lru_cache, wrapt: whatever it is given, it passes on
     if call is not None and not isinstance(call, _SLOT_WRAPPERS):
@@ -226,5 +249,3 @@ def _evaluated(annotation: str, function: Any) -> object:
         return eval(annotation, function.__globals__, names)
     except Exception:  # noqa: BLE001  # whatever an annotation raises, it is no marker
         return None
-
-

@@ -11,17 +11,17 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from ctxruntime_integrations import hermes
-from ctxruntime_integrations.hermes._watch import Watch
 
 from ctxruntime.hops.patching import fault_counts
 
-Names = Callable[..., Watch]
+Names = Callable[..., Any]  # a started Watch; importing the integration, which arms it, is left to the fixture
 
 
 @pytest.fixture(autouse=True)
 def clean_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The test's modules are found in its own directory, and the import system is afterwards as before."""
+    from ctxruntime_integrations import hermes
+
     hermes.uninstall()
     monkeypatch.syspath_prepend(tmp_path)
     before, finders = set(sys.modules), list(sys.meta_path)
@@ -51,6 +51,8 @@ def seen() -> list[tuple[str, bool]]:
 
 @pytest.fixture
 def watch(seen: list[tuple[str, bool]]) -> Iterator[Names]:
+    from ctxruntime_integrations.hermes._watch import Watch
+
     watches: list[Watch] = []
 
     def make(*names: str) -> Watch:
@@ -159,6 +161,8 @@ def test_module_keeps_its_loader_and_an_ordinary_spec(host: Any, watch: Names) -
 
 def test_error_of_the_callback_does_not_reach_the_importer(host: Any) -> None:
     """A fault of ours costs the patch, not the host's import."""
+    from ctxruntime_integrations.hermes._watch import Watch
+
     name = host("host_with_fault", "last = 1")
     watch = Watch([name], lambda module: 1 / 0)
     watch.start()

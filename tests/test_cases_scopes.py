@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
 
@@ -59,9 +60,12 @@ async def leave_by_cancel() -> None:
 
 
 async def leave_by_error() -> None:
-    with pytest.raises(ZeroDivisionError):
+    async def consume() -> None:
         async for _ in stream():
             raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await consume()
 
 
 async def leave_by_aclose_elsewhere() -> None:
@@ -356,10 +360,8 @@ def test_case_26_sub_agents_generator_does_not_leak(step: str) -> None:
     @ctx.bind(session_id="child")
     def sub_agent() -> Any:
         while True:
-            try:
+            with suppress(ValueError):
                 yield here()
-            except ValueError:
-                pass
 
     with ctx.session(session_id="parent"):
         agent = sub_agent()

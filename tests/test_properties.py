@@ -151,12 +151,14 @@ class World:
             elsewhere.run(self.closed[number % len(self.closed)].real.close)
 
     def amend(self, flow: Flow, changes: Values) -> None:
-        try:
-            flow.run(lambda: ctx.amend(**changes))
-            amended = True
-        except ctx.NoTurnError:
-            amended = False
-        assert amended is flow.here.amend(changes)
+        def amended() -> bool:
+            try:
+                ctx.amend(**changes)
+            except ctx.NoTurnError:
+                return False
+            return True
+
+        assert flow.run(amended) is flow.here.amend(changes)
 
     def spawn(self, flow: Flow) -> None:
         context = flow.run(copy_context)
@@ -237,7 +239,7 @@ def perform(world: World, operation: tuple[Any, ...]) -> None:
         getattr(world, kind)(flow, *rest)
 
 
-@BOUNDED
+@settings(BOUNDED, max_examples=500)
 @given(st.lists(OPERATIONS, min_size=3, max_size=25))
 def test_any_program_reads_what_the_model_says(program: list[tuple[Any, ...]]) -> None:
     """Whatever is entered, left from anywhere, amended or handed over, every flow reads as modelled."""

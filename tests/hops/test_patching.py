@@ -376,9 +376,7 @@ class TestGuard:
         assert reached == ["behind the block"]
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
-    def test_what_is_no_exception_passes(
-        self, request: pytest.FixtureRequest, error: type[BaseException]
-    ) -> None:
+    def test_what_is_no_exception_passes(self, request: pytest.FixtureRequest, error: type[BaseException]) -> None:
         """Cancellation and the end of the program are never swallowed."""
         with pytest.raises(error), guard(request.node.name):
             raise error
@@ -402,9 +400,7 @@ class TestGuard:
         assert request.node.name in record.getMessage()
         assert fault_counts()[request.node.name] == 3
 
-    def test_each_site_is_logged(
-        self, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_each_site_is_logged(self, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> None:
         """A fault at one site does not silence another site."""
         for site in ("a", "b"):
             with guard(f"{request.node.name} {site}"):

@@ -48,7 +48,7 @@ def of_own_host(*, inject: bool) -> Report:
     with progress() as begin:
         outcomes = {heading: play(wiring, begin(heading, len(COMMANDS))) for heading, wiring in wirings.items()}
     return Report(
-        title="In six sessions at once: cli c1, c2; gateway g1, g2 in chats k1, k2; tui t1, t2",
+        sessions="Sessions at once: cli c1, c2; gateway g1, g2 in chats k1, k2; tui t1, t2",
         conversations=CONVERSATIONS,
         commands=COMMANDS,
         right=right_answers(),
@@ -67,7 +67,7 @@ def of_hermes(*, inject: bool) -> Report:
         played = {heading: future.result() for heading, future in futures.items()}
     conversations = played["without"].conversations
     return Report(
-        title="In eight sessions of Hermes: c1, c2; g1, g2 in chats k1, k2; d1, d2; s1, s2",
+        sessions="Sessions in Hermes: c1, c2; g1, g2 in chats k1, k2; d1, d2; s1, s2",
         conversations=conversations,
         commands=PLAYED,
         right=right_answers(conversations, PLAYED),

@@ -62,7 +62,7 @@ def play(plugins: Sequence[str], step: Callable[[], None]) -> Played:
     """
     played = Played()
     with TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        for fact in _shortened(_told(Path(directory), [hermes_plugin.NAME, *plugins])):
+        for fact in with_short_names(_told(Path(directory), [hermes_plugin.NAME, *plugins])):
             if "conversation" in fact:
                 played.conversations.append(Conversation(**fact["conversation"]))
             elif "notes" in fact:
@@ -74,7 +74,7 @@ def play(plugins: Sequence[str], step: Callable[[], None]) -> Played:
     return played
 
 
-def _shortened(told: Iterable[str]) -> Iterator[dict[str, Any]]:
+def with_short_names(told: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Replace the ids that Hermes makes by short ones, in all that is told after they appear."""
     short: dict[str, str] = {}
     for line in told:

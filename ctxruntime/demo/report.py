@@ -13,6 +13,8 @@ from rich.text import Text
 
 from ctxruntime.demo.script import Answers, Call, Conversation
 
+TITLE: Final = "What each handler received. Right: worked out from the script of events alone."
+
 FAULT: Final = (
     "def note(text, session_id=None):",
     '    notes.setdefault(session_id or "_default", []).append(text)',
@@ -33,7 +35,8 @@ class Run:
 class Report:
     """Runs of the script, and what was right; rich can print it."""
 
-    title: str
+    sessions: str
+    """Where which sessions are, in one line."""
     conversations: Sequence[Conversation]
     commands: Sequence[str]
     right: Answers
@@ -48,6 +51,7 @@ class Report:
         return self.right_in(run) == len(self.right)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(f"{TITLE}\n{self.sessions}")
         yield self._table(ascii_only=options.ascii_only)
         yield Text("\n".join(FAULT), style="bold")
         yield self._buckets()
@@ -58,7 +62,7 @@ class Report:
 
     def _table(self, *, ascii_only: bool) -> Table:
         headings = ["frontend", "handler", *(run.heading for run in self.runs), "right"]
-        table = Table(title=self.title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
         for heading in headings:
             table.add_column(heading, no_wrap=True)
         for frontend in dict.fromkeys(conversation.frontend for conversation in self.conversations):

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from ctxruntime.handlers.codegen import compile_adapter
 from ctxruntime.handlers.options import OPTIONS, Options, VarKeyword, options_of, require_callable, taken_apart
 from ctxruntime.handlers.plan import Plan
+from ctxruntime.handlers.stages import call_of
 from ctxruntime.keys import Key
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -99,15 +100,17 @@ _instances: Final[WeakKeyDictionary[Any, Adapter | None]] = WeakKeyDictionary()
 def _adapter_for(fn: Any) -> Adapter | None:
     """Return the adapter that takes this handler first; None if the handler takes no key, or injects itself."""
     require_callable(fn, "call")
+    owner: Any
+    kind = cast("Any", type(fn))
     if type(fn) is FunctionType:
         cache, owner = _functions, fn
     elif type(fn) is MethodType and type(fn.__func__) is FunctionType:
         cache, owner = _methods, fn.__func__
-    elif not isinstance(fn, type) and type(getattr(type(fn), "__call__", None)) is FunctionType:
+    elif not isinstance(fn, type) and type(call_of(fn)) is FunctionType:
         if hasattr(fn, "__wrapped__"):
             return _new_adapter(fn)
-        cache, owner = _instances, type(fn)
-    elif type(fn).__hash__ is object.__hash__ or type(fn) is BuiltinFunctionType:
+        cache, owner = _instances, kind
+    elif kind.__hash__ is object.__hash__ or kind is BuiltinFunctionType:
         cache, owner = _functions, fn
     else:
         return _new_adapter(fn)  # what it is equal to is its own affair

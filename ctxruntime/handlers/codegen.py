@@ -98,9 +98,9 @@ class _Writer:
             written.append("/")
         optional = False
         for number, parameter in enumerate(self.parameters):
-            if parameter.kind is Parameter.KEYWORD_ONLY and Parameter.VAR_POSITIONAL not in kinds:
-                if number == kinds.index(Parameter.KEYWORD_ONLY):
-                    written.append("*")
+            first_keyword = Parameter.KEYWORD_ONLY not in kinds[:number]
+            if parameter.kind is Parameter.KEYWORD_ONLY and first_keyword and Parameter.VAR_POSITIONAL not in kinds:
+                written.append("*")
             optional = optional or (parameter.kind in _POSITIONAL and self.is_optional(parameter))
             written.append(self.parameter(parameter, number, after_optional=optional))
             if parameter.kind is Parameter.POSITIONAL_ONLY and parameter.kind not in kinds[number + 1 :]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from inspect import Signature, signature
 from types import FunctionType, MethodType
 from typing import Any, TypeVar, cast, overload
@@ -18,14 +18,18 @@ from ctxruntime.keys import Key
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class InjectedHandler(FunctionWrapper):  # type: ignore[misc, type-arg]  # wrapt ships partial types
+def _name(handler: Any) -> str:
+    return str(handler.__qualname__)
+
+
+class InjectedHandler(FunctionWrapper):  # type: ignore[type-arg]  # wrapt ships partial types
     """A handler that fills in its keys itself; each has a class of its own, whose `__call__` is compiled for it."""
 
     def __reduce_ex__(self, protocol: object) -> str:
-        return str(self.__qualname__)  # by reference, as functions are pickled
+        return _name(self)  # by reference, as functions are pickled
 
     def __reduce__(self) -> str:
-        return str(self.__qualname__)
+        return _name(self)
 
     def __copy__(self) -> InjectedHandler:
         return self
@@ -77,7 +81,7 @@ def inject(
     ('s1', 'mine')
     """
     if fn is None:
-        return lambda fn: inject(fn, aliases=aliases, var_keyword=var_keyword, hide=hide)
+        return partial(inject, aliases=aliases, var_keyword=var_keyword, hide=hide)
     if isinstance(fn, (staticmethod, classmethod)):
         inner = inject(cast("Any", fn).__func__, aliases=aliases, var_keyword=var_keyword, hide=hide)
         return type(cast("Any", fn))(inner)
@@ -90,7 +94,7 @@ def inject(
 
 
 def _injected_class(fn: Any, plan: Plan, options: Options) -> Callable[..., Any]:
-    adapter = fn
+    adapter: Any = fn
     members: dict[str, Any] = {OPTIONS: options}
     if plan.anything:
         adapter = update_wrapper(compile_adapter(plan, fn, options.missing), fn)
@@ -103,6 +107,8 @@ def _injected_class(fn: Any, plan: Plan, options: Options) -> Callable[..., Any]
         visible = _visible(fn, plan)
         members["__signature__"] = property(lambda self: visible)
         members["__annotations__"] = property(lambda self: _annotations(visible))
+        if plan.anything:  # what a method binds is the adapter
+            adapter.__signature__, adapter.__annotations__ = visible, _annotations(visible)
     return type("InjectedHandler", (InjectedHandler,), members)
 
 
@@ -115,7 +121,7 @@ def _binder(adapter: Any) -> Callable[..., Any]:
 
 def _get_otherwise(self: Any, instance: object, owner: object = None) -> Any:
     wrapped = self.__wrapped__
-    if instance is None or not hasattr(type(wrapped), "__get__"):
+    if instance is None or not hasattr(cast("Any", type(wrapped)), "__get__"):
         return self  # callable objects, partials and classes do not bind
     options = cast("Options", options_of(self))
     bound = wrapped.__get__(instance, owner)

@@ -32,8 +32,8 @@ class Options:
         hide: bool = False,
         strict: bool = False,
     ) -> None:
-        self.aliases = {name: require_key(key) for name, key in (aliases or {}).items()}
-        self.var_keyword = var_keyword
+        self.aliases: Mapping[str, Key[Any]] = {name: require_key(key) for name, key in (aliases or {}).items()}
+        self.var_keyword: VarKeyword = var_keyword
         self.keys = None if keys is None else frozenset(require_key(key) for key in keys)
         self.missing = tuple(missing)
         self.hide = hide
@@ -52,11 +52,11 @@ class Options:
 
     def on_top_of(self, own: Options) -> Options:
         """Return these for a handler that was made with `own` before: nothing that was said is forgotten."""
-        both = [keys for keys in (own.keys, self.keys) if keys is not None]
+        keys = own.keys if self.keys is None else self.keys
         return Options(
             {**own.aliases, **self.aliases},
             self.var_keyword if own.var_keyword == "any" else own.var_keyword,
-            frozenset.intersection(*both) if both else None,
+            keys if keys is None or own.keys is None else keys & own.keys,
             (*own.missing, *self.missing),
             hide=own.hide or self.hide,
             strict=self.strict,

@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from inspect import Parameter
 from typing import Annotated, Any, Final, cast, final, get_args, get_origin
 
@@ -93,7 +93,7 @@ class Stage:
         """Return the stage with keywords bound: what follows such a parameter can be given by keyword only."""
         given = frozenset(names)
         parameters: list[Parameter] = []
-        kind = Parameter.POSITIONAL_OR_KEYWORD
+        kind: Any = Parameter.POSITIONAL_OR_KEYWORD
         for parameter in self.parameters:
             if parameter.name in given:
                 kind = Parameter.KEYWORD_ONLY
@@ -110,12 +110,17 @@ def describe(fn: Any) -> tuple[str, str]:
     if isinstance(fn, functools.partial):
         name, location = describe(cast("Any", fn).func)
         return f"partial of {name}", location
-    code = getattr(_innermost(fn), "__code__", None) or getattr(getattr(type(fn), "__call__", None), "__code__", None)
-    named = fn if hasattr(fn, "__qualname__") else type(fn)
+    code = getattr(_innermost(fn), "__code__", None) or getattr(call_of(fn), "__code__", None)
+    named = fn if hasattr(fn, "__qualname__") else cast("Any", type(fn))
     module = getattr(named, "__module__", None)
     name = getattr(named, "__qualname__", type(fn).__name__)
     location = f"{code.co_filename}:{code.co_firstlineno}" if code else "no source"
     return (f"{module}.{name}" if module else name), location
+
+
+def call_of(fn: Any) -> Any:
+    """Return what a call of an object runs, as its class has it."""
+    return getattr(cast("Any", type(fn)), "__call__", None)  # noqa: B004  # what it runs, not whether
 
 
 def _innermost(fn: Any) -> Any:
@@ -150,10 +155,10 @@ def _wrapped_stages(fn: Any, depth: int) -> list[Stage]:
 
 
 def _object_stages(fn: Any, depth: int) -> list[Stage]:
-    call = getattr(type(fn), "__call__", None)
+    call = call_of(fn)
     if type(call) is types.FunctionType:
         # As it was defined: a static method has no argument to bind.
-        bound = inspect.getattr_static(type(fn), "__call__").__get__(fn, type(fn))
+        bound = inspect.getattr_static(cast("Any", type(fn)), "__call__").__get__(fn, type(fn))
         return stages_of(bound, depth - 1) + _wrapped_stages(fn, depth)
     if getattr(fn, "__wrapped__", None) is not None:
         return _wrapped_stages(fn, depth)  # lru_cache, wrapt: whatever it is given, it passes on
@@ -220,7 +225,7 @@ def _marker(annotation: object, function: Any) -> Key[Any] | None:
     if get_origin(annotation) is Annotated:
         for extra in get_args(annotation)[1:]:
             if isinstance(extra, Key):
-                return cast("Key[Any]", extra)
+                return cast("Key[Any]", extra)  # type: ignore[redundant-cast]  # not to pyright
     for part in get_args(annotation) if get_origin(annotation) in _UNIONS else ():
         if (key := _marker(part, function)) is not None:
             return key

@@ -75,7 +75,7 @@ def test_marker_in_a_closure(give: Any) -> None:
     kept = "note"
 
     def handler(raw: str, sid: Annotated[str, key]) -> str:
-        assert key and kept
+        assert (key, kept) == (ctx.SESSION_ID, "note")
         return sid
 
     with ctx.session(session_id="s1"):

@@ -13,9 +13,10 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import Token
 from functools import partial
+from itertools import takewhile
 from typing import Any, Final, TypeVar, cast, final
 
-from ctxruntime.layers import CURRENT, LEFT, LINKED, Layer, Links, current, restore_links, write_links
+from ctxruntime.layers import CURRENT, LEFT, LINKED, Layer, Links, current, in_effect, restore_links, write_links
 
 Y = TypeVar("Y")
 S = TypeVar("S")
@@ -62,11 +63,8 @@ class Held:
             _reset(token)
 
     def _layers_above(self) -> list[Layer]:
-        layer, above = current(), list[Layer]()
-        while layer is not self.base and isinstance(layer.token, Token):
-            above.append(layer)
-            layer = cast("Layer", layer.token.old_value)
-        return above[::-1]
+        current()  # settles what was left elsewhere
+        return list(takewhile(lambda layer: layer is not self.base, in_effect()))[::-1]
 
     def end(self) -> None:
         """Tell that the body has ended."""

@@ -189,12 +189,10 @@ def current() -> Layer:
 
 def in_effect() -> Iterator[Layer]:
     """Yield the layers that were entered here and not left, the newest first, as they stand."""
-    layer = _get()
-    while isinstance(layer.token, Token):
+    layer: object = _get()
+    while isinstance(layer, Layer) and isinstance(layer.token, Token):
         yield layer
-        layer = cast("Layer", layer.token.old_value)
-        if not isinstance(layer, Layer):  # Token.MISSING: there was none before
-            return
+        layer = layer.token.old_value  # Token.MISSING where there was none before
 
 
 # Entering and leaving

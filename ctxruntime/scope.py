@@ -5,21 +5,16 @@ Each of the first four gives a *scope object*, to be used in any of four ways:
     with session(session_id="s1") as turn: ...          # also: async with
     scope.open(); ...; scope.close()                    # begin and end hooks; close from anywhere, twice
     @session(session_id="s1")                           # the whole body of a function of any kind
-
-What `session(...)` returns is the turn's own layer itself, so that a live turn is one object. Whatever has to be
-made anew for each entry (a bind inherits from where it is entered, a decorator serves many calls at once) is made
-by a `Door`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from time import time
-from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast, final
 
-from ctxruntime.decorating import Call, decorate
-from ctxruntime.errors import InvalidValueError, NoTurnError
+from ctxruntime.decorating import Call
+from ctxruntime.errors import InvalidValueError
 from ctxruntime.keys import (
     FRONTEND,
     GATEWAY_SESSION_KEY,
@@ -33,8 +28,6 @@ from ctxruntime.keys import (
     require_key,
 )
 from ctxruntime.layers import (
-    CURRENT,
-    LEFT,
     LINKED,
     NOTHING,
     UNSET,
@@ -44,253 +37,13 @@ from ctxruntime.layers import (
     amending,
     derive,
     enter,
-    in_effect,
-    leavable,
-    leave,
-    scope_of,
-    write,
-    write_links,
 )
 from ctxruntime.layers import current as current_layer
+from ctxruntime.turns import Door, Given, Scope, SessionDoor, Turn, amend_from, bound_in, resolved
 
 __all__ = ["Scope", "Turn", "amend", "bind", "cleared", "current", "current_turn", "session"]
 
 T = TypeVar("T")
-D = TypeVar("D")
-R_co = TypeVar("R_co", covariant=True)
-L = TypeVar("L", bound=Layer)
-F = TypeVar("F", bound=Callable[..., Any])
-
-Given: TypeAlias = tuple[tuple[Key[Any], object], ...]
-
-_here, _put = CURRENT.get, CURRENT.set
-
-
-class Scope(Generic[R_co]):
-    """What `session`, `session.join`, `bind` and `cleared` return: the ways of entering that all of them have."""
-
-    __slots__ = ()
-
-    def open(self) -> R_co:
-        """Put the scope in effect, for `close` to end it."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """End the newest entry that is still open, from any task or thread; again is harmless."""
-        raise NotImplementedError
-
-    def __call__(self, fn: F, /) -> F:
-        """Decorate a function of any kind: the scope is in effect during its whole body."""
-        raise NotImplementedError
-
-    def __enter__(self) -> R_co:
-        return self.open()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self) -> R_co:
-        return self.open()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.close()
-
-
-@final
-@leavable
-class Turn(Layer, Scope["Turn"]):
-    """One event let in at one entry point, and all work done for it.
-
-    `session(...)` makes it; `current_turn()` finds it. It can be kept and read after it has ended.
-    """
-
-    __slots__ = ("joined", "started_at")
-
-    started_at: float
-    """When the turn was made, in seconds since the epoch."""
-    joined: int
-
-    def __init__(self) -> None:
-        # As in the base class, whose call would cost a tenth of a turn.
-        self.session_id = self.gateway_session_key = self.previous_session_id = UNSET
-        self.user_id = self.frontend = self.own0 = self.own1 = self.own2 = UNSET
-        self.more = self.token = self.links = self.mirrored = self.derived = self.door = None
-        self.joined = 0
-        self.started_at = time()
-
-    @property
-    def turn(self) -> Turn:  # a root's turn is itself, and a slot would be a cycle
-        """This turn."""
-        return self
-
-    @property
-    def ended(self) -> bool:
-        """Whether the last of the turn's doors has been left; what took it over may still read it."""
-        return (self.token is LEFT or self.left_elsewhere) and not self.joined
-
-    def get(self, key: Key[T], default: D | Unset = UNSET, /) -> T | D:
-        """Return the turn's own value of a key, whatever is in effect here.
-
-        Raises:
-            UnboundKeyError: the turn does not know the key, and there is no default.
-        """
-        value = require_key(key).peek(self)
-        return cast("T", value if value is not UNSET else key.fallback(default))
-
-    def amend(self, keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> None:
-        """Add or change facts of the turn itself, for all who serve it; see `amend`."""
-        _amend(self, tuple(admitted(keys, values)))
-
-    def __enter__(self) -> Turn:
-        if self.token is not None:
-            return _remade(self).open()
-        self.token = _put(self)
-        if LINKED:
-            self.links = write_links(self, LINKED)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-        /,
-    ) -> None:
-        if _here() is self:
-            leave(self)
-        else:
-            self.close()
-
-    def open(self) -> Turn:
-        """Put the turn in effect, for `close` to end it."""
-        return self.__enter__()
-
-    def close(self) -> None:
-        """End the turn's newest entry that is still open, from any task or thread; again is harmless."""
-        door = cast("_SessionDoor | None", self.door)
-        if door is None or not door.close_newest(self):
-            leave(self)
-
-    def __call__(self, fn: F, /) -> F:
-        """Decorate a function of any kind: each call is a turn of its own."""
-        return _remade(self)(fn)
-
-    def __repr__(self) -> str:
-        shown = ((key.name, key.shown(key.peek(self))) for key in KEYS.values() if key.peek(self) is not UNSET)
-        return f"<Turn {'ended ' if self.ended else ''}{' '.join(f'{name}={value}' for name, value in shown)}>"
-
-
-def _remade(turn: Turn) -> _SessionDoor:
-    """Return the door that makes this turn anew, with what it was given."""
-    with amending():  # two threads that enter it at once are to share one door
-        if turn.door is None:
-            turn.door = _SessionDoor(_bound_in(turn), ())
-    return cast("_SessionDoor", turn.door)
-
-
-def _bound_in(layer: Layer) -> Given:
-    return tuple((key, value) for key in KEYS.values() if (value := key.peek(layer)) is not UNSET)
-
-
-# Doors
-
-
-class Door(Scope[R_co], Generic[R_co, L]):
-    """A scope object that makes a fresh layer for each entry, and knows which of them are open."""
-
-    __slots__ = ("given", "opened")
-
-    def __init__(self, given: Given) -> None:
-        self.given = given
-        self.opened: list[L] = []
-
-    @property
-    def asks(self) -> Mapping[Key[Any], Callable[..., object]]:
-        """What is computed from the call in a decorator, by key."""
-        return {key: value for key, value in self.given if callable(value)}
-
-    def make(self, call: Call | None = None) -> L:
-        """Make the layer of one entry; `call` is the decorated call that it is for."""
-        raise NotImplementedError
-
-    def enter(self, layer: L) -> None:
-        """Put a layer that was made in effect."""
-        enter(layer)
-
-    def left(self, layer: L) -> None:
-        """Take note that an entry was left."""
-
-    def result(self, layer: L) -> R_co:
-        """Return what `with ... as` gives."""
-        return cast("R_co", None)
-
-    def open(self) -> R_co:
-        """Put the scope in effect, for `close` to end it."""
-        layer = self.make()
-        self.opened.append(layer)
-        self.enter(layer)
-        return self.result(layer)
-
-    def close(self) -> None:
-        """End the newest entry that is still open, from any task or thread; again is harmless."""
-        self.close_newest()
-
-    def close_newest(self, first: Layer | None = None) -> bool:
-        """End the entry in effect here, else the newest that is open; tell whether there was one.
-
-        `first` is an entry that is its own layer, and not among those opened.
-        """
-        opened = self.opened
-        if not opened:
-            return False
-        here = next((layer for layer in in_effect() if layer is first or layer in opened), opened[-1])
-        if here is first:
-            return False
-        try:
-            opened.remove(cast("L", here))
-        except ValueError:  # another thread closed it just now
-            return False
-        self.leave(cast("L", here))
-        return True
-
-    def leave(self, layer: L) -> None:
-        """End one entry."""
-        leave(layer)
-        self.left(layer)
-
-    def __call__(self, fn: F, /) -> F:
-        """Decorate a function of any kind: the scope is in effect during its whole body."""
-        return decorate(fn, self)
-
-
-@final
-class _SessionDoor(Door[Turn, Turn]):
-    """Makes a turn for each entry."""
-
-    __slots__ = ("take",)
-
-    def __init__(self, given: Given, take: Iterable[Key[Any]]) -> None:
-        super().__init__(given)
-        self.take = tuple(require_key(key) for key in take)
-
-    def make(self, call: Call | None = None) -> Turn:
-        turn = Turn()
-        turn.door = self
-        if self.take:
-            before = current_layer()
-            for key in self.take:
-                key.put(turn, key.of(before))
-        for key, value in _resolved(self.given, call):
-            if value is not UNSET or key not in self.take:
-                key.put(turn, value)
-        return turn
-
-    def result(self, layer: Turn) -> Turn:
-        return layer
 
 
 @final
@@ -300,7 +53,7 @@ class _JoinDoor(Door[Turn, Layer]):
     __slots__ = ()
 
     def make(self, call: Call | None = None) -> Layer:
-        given = tuple(_resolved(self.given, call))
+        given = tuple(resolved(self.given, call))
         known = {key: value for key, value in given if value not in (UNSET, "")}
         here = current_layer()
         turn: Turn | None = here.turn
@@ -310,7 +63,7 @@ class _JoinDoor(Door[Turn, Layer]):
                     turn.joined += 1
                     layer: Layer = derive(here)
                     layer.door = self
-                    _amend(here, tuple(_to_add(here, known)))
+                    amend_from(here, tuple(_to_add(here, known)))
                     return layer
         return _entered(given, self)
 
@@ -359,7 +112,7 @@ class _BindDoor(Door[None, Derived]):
     __slots__ = ()
 
     def make(self, call: Call | None = None) -> Derived:
-        values = [(key.put, value) for key, value in _resolved(self.given, call)]
+        values = [(key.put, value) for key, value in resolved(self.given, call)]
         binds = sum({key.bit for key, _ in self.given})
         if binds & SESSION_ID.bit and not binds & PREVIOUS_SESSION_ID.bit:
             # Another session: the one before it is not known, whatever the turn's was.
@@ -383,19 +136,6 @@ class _ClearedDoor(Door[None, Derived]):
         layer = derive(NOTHING)
         layer.door = self
         return layer
-
-
-def _resolved(given: Given, call: Call | None) -> Iterable[tuple[Key[Any], object]]:
-    """Yield what was given, with the callables of a decorator called."""
-    for key, value in given:
-        if not callable(value):
-            yield key, value
-        elif call is not None:
-            yield key, key.admit(call.ask(value))
-        else:
-            raise InvalidValueError(
-                key.name, "takes a function in a decorator only", "call it, and give what it returns"
-            )
 
 
 def _given(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> Given:
@@ -498,8 +238,8 @@ def _session(
         }
         if not any(map(callable, [*own.values(), *(keys or {}).values()])):
             raise
-        return _SessionDoor(_given(keys, own), take)
-    return _SessionDoor(_bound_in(turn), take) if take else turn
+        return SessionDoor(_given(keys, own), take)
+    return SessionDoor(bound_in(turn), take) if take else turn
 
 
 def _join(keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> Scope[Turn]:
@@ -567,28 +307,7 @@ def amend(keys: Mapping[Key[Any], object] | None = None, /, **values: object) ->
     ...     SESSION_ID.get()
     '20261130_0911_ab12'
     """
-    _amend(current_layer(), tuple(admitted(keys, values)))
-
-
-def _amend(layer: Layer, changes: Given) -> None:
-    with amending():
-        places: list[tuple[Layer, Key[Any], object]] = []
-        given = {key for key, _ in changes}
-        for key, value in changes:
-            scope = scope_of(layer, key.bit)
-            if scope is None:
-                raise NoTurnError(key.name)
-            places.append((scope, key, value))
-            if key is SESSION_ID and PREVIOUS_SESSION_ID not in given:
-                before = key.peek(scope)
-                if before not in (UNSET, "", value) and value is not UNSET:
-                    places.append((scope, PREVIOUS_SESSION_ID, before))
-        for scope, key, value in places:
-            if isinstance(scope, Turn):
-                _remade(scope)  # entering it again starts from what it was given
-            write(scope, key, value)
-    if LINKED:
-        write_links(current_layer(), [key for key in LINKED if key in given])
+    amend_from(current_layer(), tuple(admitted(keys, values)))
 
 
 def current() -> Mapping[str, object]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from contextvars import Context, Token, copy_context
+from contextvars import Context, copy_context
 from functools import wraps
 from types import CoroutineType, FunctionType, TracebackType
 from typing import Any, ParamSpec, TypeVar, cast, final, overload
 
 from ctxruntime.decorating import Call, decorate
 from ctxruntime.generators import Held, answering_like, held_body, held_coroutine, kind_of
-from ctxruntime.layers import CURRENT, Derived, Layer, current, derive, enter, leave
+from ctxruntime.layers import Derived, Layer, current, derive, enter, in_effect, leave
 
 __all__ = ["Snapshot", "capture", "carry"]
 
@@ -71,11 +71,10 @@ class Snapshot:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        layer = CURRENT.get()
-        while layer.door is not self and isinstance(layer.token, Token):
-            layer = cast("Layer", layer.token.old_value)
-        if layer.door is self:
-            leave(layer)
+        for layer in in_effect():
+            if layer.door is self:
+                leave(layer)
+                return
 
     async def __aenter__(self) -> None:
         """Put the keys alone in effect here."""

@@ -1,0 +1,313 @@
+"""A turn, and the scope objects that make layers.
+
+What `session(...)` returns is the turn's own layer itself, so that a live turn is one object. Whatever has to be
+made anew for each entry (a bind inherits from where it is entered, a decorator serves many calls at once) is made
+by a `Door`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from time import time
+from types import TracebackType
+from typing import Any, Generic, TypeAlias, TypeVar, cast, final
+
+from ctxruntime.decorating import Call, decorate
+from ctxruntime.errors import InvalidValueError, NoTurnError
+from ctxruntime.keys import (
+    KEYS,
+    PREVIOUS_SESSION_ID,
+    SESSION_ID,
+    Key,
+    admitted,
+    require_key,
+)
+from ctxruntime.layers import (
+    CURRENT,
+    LEFT,
+    LINKED,
+    UNSET,
+    Layer,
+    Unset,
+    amending,
+    enter,
+    in_effect,
+    leavable,
+    leave,
+    scope_of,
+    write,
+    write_links,
+)
+from ctxruntime.layers import current as current_layer
+
+T = TypeVar("T")
+D = TypeVar("D")
+R_co = TypeVar("R_co", covariant=True)
+L = TypeVar("L", bound=Layer)
+F = TypeVar("F", bound=Callable[..., Any])
+
+Given: TypeAlias = tuple[tuple[Key[Any], object], ...]
+
+_here, _put = CURRENT.get, CURRENT.set
+
+
+class Scope(Generic[R_co]):
+    """What `session`, `session.join`, `bind` and `cleared` return: the ways of entering that all of them have."""
+
+    __slots__ = ()
+
+    def open(self) -> R_co:
+        """Put the scope in effect, for `close` to end it."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End the newest entry that is still open, from any task or thread; again is harmless."""
+        raise NotImplementedError
+
+    def __call__(self, fn: F, /) -> F:
+        """Decorate a function of any kind: the scope is in effect during its whole body."""
+        raise NotImplementedError
+
+    def __enter__(self) -> R_co:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> R_co:
+        return self.open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+
+@final
+@leavable
+class Turn(Layer, Scope["Turn"]):
+    """One event let in at one entry point, and all work done for it.
+
+    `session(...)` makes it; `current_turn()` finds it. It can be kept and read after it has ended.
+    """
+
+    __slots__ = ("joined", "started_at")
+
+    started_at: float
+    """When the turn was made, in seconds since the epoch."""
+    joined: int
+
+    def __init__(self) -> None:
+        # As in the base class, whose call would cost a tenth of a turn.
+        self.session_id = self.gateway_session_key = self.previous_session_id = UNSET
+        self.user_id = self.frontend = self.own0 = self.own1 = self.own2 = UNSET
+        self.more = self.token = self.links = self.mirrored = self.derived = self.door = None
+        self.joined = 0
+        self.started_at = time()
+
+    @property
+    def turn(self) -> Turn:  # a root's turn is itself, and a slot would be a cycle
+        """This turn."""
+        return self
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last of the turn's doors has been left; what took it over may still read it."""
+        return (self.token is LEFT or self.left_elsewhere) and not self.joined
+
+    def get(self, key: Key[T], default: D | Unset = UNSET, /) -> T | D:
+        """Return the turn's own value of a key, whatever is in effect here.
+
+        Raises:
+            UnboundKeyError: the turn does not know the key, and there is no default.
+        """
+        value = require_key(key).peek(self)
+        return cast("T", value if value is not UNSET else key.fallback(default))
+
+    def amend(self, keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> None:
+        """Add or change facts of the turn itself, for all who serve it; see `amend`."""
+        amend_from(self, tuple(admitted(keys, values)))
+
+    def __enter__(self) -> Turn:
+        if self.token is not None:
+            return _remade(self).open()
+        self.token = _put(self)
+        if LINKED:
+            self.links = write_links(self, LINKED)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+        /,
+    ) -> None:
+        if _here() is self:
+            leave(self)
+        else:
+            self.close()
+
+    def open(self) -> Turn:
+        """Put the turn in effect, for `close` to end it."""
+        return self.__enter__()
+
+    def close(self) -> None:
+        """End the turn's newest entry that is still open, from any task or thread; again is harmless."""
+        door = cast("SessionDoor | None", self.door)
+        if door is None or not door.close_newest(self):
+            leave(self)
+
+    def __call__(self, fn: F, /) -> F:
+        """Decorate a function of any kind: each call is a turn of its own."""
+        return _remade(self)(fn)
+
+    def __repr__(self) -> str:
+        shown = ((key.name, key.shown(key.peek(self))) for key in KEYS.values() if key.peek(self) is not UNSET)
+        return f"<Turn {'ended ' if self.ended else ''}{' '.join(f'{name}={value}' for name, value in shown)}>"
+
+
+def _remade(turn: Turn) -> SessionDoor:
+    """Return the door that makes this turn anew, with what it was given."""
+    with amending():  # two threads that enter it at once are to share one door
+        if turn.door is None:
+            turn.door = SessionDoor(bound_in(turn), ())
+    return cast("SessionDoor", turn.door)
+
+
+def bound_in(layer: Layer) -> Given:
+    """Return what a layer binds."""
+    return tuple((key, value) for key in KEYS.values() if (value := key.peek(layer)) is not UNSET)
+
+
+class Door(Scope[R_co], Generic[R_co, L]):
+    """A scope object that makes a fresh layer for each entry, and knows which of them are open."""
+
+    __slots__ = ("given", "opened")
+
+    def __init__(self, given: Given) -> None:
+        self.given = given
+        self.opened: list[L] = []
+
+    @property
+    def asks(self) -> Mapping[Key[Any], Callable[..., object]]:
+        """What is computed from the call in a decorator, by key."""
+        return {key: value for key, value in self.given if callable(value)}
+
+    def make(self, call: Call | None = None) -> L:
+        """Make the layer of one entry; `call` is the decorated call that it is for."""
+        raise NotImplementedError
+
+    def enter(self, layer: L) -> None:
+        """Put a layer that was made in effect."""
+        enter(layer)
+
+    def left(self, layer: L) -> None:
+        """Take note that an entry was left."""
+
+    def result(self, layer: L) -> R_co:
+        """Return what `with ... as` gives."""
+        return cast("R_co", None)
+
+    def open(self) -> R_co:
+        """Put the scope in effect, for `close` to end it."""
+        layer = self.make()
+        self.opened.append(layer)
+        self.enter(layer)
+        return self.result(layer)
+
+    def close(self) -> None:
+        """End the newest entry that is still open, from any task or thread; again is harmless."""
+        self.close_newest()
+
+    def close_newest(self, first: Layer | None = None) -> bool:
+        """End the entry in effect here, else the newest that is open; tell whether there was one.
+
+        `first` is an entry that is its own layer, and not among those opened.
+        """
+        opened = self.opened
+        if not opened:
+            return False
+        here = next((layer for layer in in_effect() if layer is first or layer in opened), opened[-1])
+        if here is first:
+            return False
+        try:
+            opened.remove(cast("L", here))
+        except ValueError:  # another thread closed it just now
+            return False
+        self.leave(cast("L", here))
+        return True
+
+    def leave(self, layer: L) -> None:
+        """End one entry."""
+        leave(layer)
+        self.left(layer)
+
+    def __call__(self, fn: F, /) -> F:
+        """Decorate a function of any kind: the scope is in effect during its whole body."""
+        return decorate(fn, self)
+
+
+@final
+class SessionDoor(Door[Turn, Turn]):
+    """Makes a turn for each entry."""
+
+    __slots__ = ("take",)
+
+    def __init__(self, given: Given, take: Iterable[Key[Any]]) -> None:
+        super().__init__(given)
+        self.take = tuple(require_key(key) for key in take)
+
+    def make(self, call: Call | None = None) -> Turn:
+        """Make a turn with what was given, and what is taken over."""
+        turn = Turn()
+        turn.door = self
+        if self.take:
+            before = current_layer()
+            for key in self.take:
+                key.put(turn, key.of(before))
+        for key, value in resolved(self.given, call):
+            if value is not UNSET or key not in self.take:
+                key.put(turn, value)
+        return turn
+
+    def result(self, layer: Turn) -> Turn:
+        """Return the turn."""
+        return layer
+
+
+def resolved(given: Given, call: Call | None) -> Iterable[tuple[Key[Any], object]]:
+    """Yield what was given, with the callables of a decorator called."""
+    for key, value in given:
+        if not callable(value):
+            yield key, value
+        elif call is not None:
+            yield key, key.admit(call.ask(value))
+        else:
+            raise InvalidValueError(
+                key.name, "takes a function in a decorator only", "call it, and give what it returns"
+            )
+
+
+def amend_from(layer: Layer, changes: Given) -> None:
+    """Make changes as seen from a layer: all of them, or none."""
+    with amending():
+        places: list[tuple[Layer, Key[Any], object]] = []
+        given = {key for key, _ in changes}
+        for key, value in changes:
+            scope = scope_of(layer, key.bit)
+            if scope is None:
+                raise NoTurnError(key.name)
+            places.append((scope, key, value))
+            if key is SESSION_ID and PREVIOUS_SESSION_ID not in given:
+                before = key.peek(scope)
+                if before not in (UNSET, "", value) and value is not UNSET:
+                    places.append((scope, PREVIOUS_SESSION_ID, before))
+        for scope, key, value in places:
+            if isinstance(scope, Turn):
+                _remade(scope)  # entering it again starts from what it was given
+            write(scope, key, value)
+    if LINKED:
+        write_links(current_layer(), [key for key in LINKED if key in given])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeAlias
 
 from rich.console import Console
@@ -19,14 +20,18 @@ def progress() -> Generator[Begin]:
     """Show how far each stretch of work has come."""
     console = Console(stderr=True)
     # FORCE_COLOR makes a pipe a terminal to rich; colours may go there, but no cursor movements.
-    is_watched = console.is_interactive and sys.stderr.isatty()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, disable=not is_watched) as bars:
+    if console.is_interactive and sys.stderr.isatty():
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=console) as bars:
+            yield partial(_begin_bar, bars)
+    else:
+        yield partial(_begin_line, console)
 
-        def begin(what: str, steps: int) -> Callable[[], None]:
-            if not is_watched:
-                console.print(what)
-            task = bars.add_task(what, total=steps)
-            return lambda: bars.advance(task)
 
-        yield begin
+def _begin_bar(bars: Progress, what: str, steps: int) -> Callable[[], None]:
+    return partial(bars.advance, bars.add_task(what, total=steps))
+
+
+def _begin_line(console: Console, what: str, steps: int) -> Callable[[], None]:
+    console.print(f"{what}: {steps} steps")
+    return lambda: None

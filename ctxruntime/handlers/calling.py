@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import update_wrapper
 from inspect import isawaitable
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast, overload
 from weakref import WeakKeyDictionary
 
 from ctxruntime.handlers.codegen import compile_adapter
@@ -16,6 +16,7 @@ from ctxruntime.handlers.stages import call_of
 from ctxruntime.keys import Key
 
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
 Adapter = Callable[..., Any]
 
 
@@ -57,7 +58,7 @@ def adapt(
     return cast("F", adapter)
 
 
-def call(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def call(fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
     """Call somebody's handler, once, with what the caller gives and the keys that it accepts.
 
     Raises:
@@ -70,16 +71,28 @@ def call(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     ('hello', 's1')
     """
     adapter = _adapter_for(fn)
-    return fn(*args, **kwargs) if adapter is None else adapter(fn, *args, **kwargs)
+    return fn(*args, **kwargs) if adapter is None else cast("R", adapter(fn, *args, **kwargs))
 
 
+@overload
+async def acall(fn: Callable[..., Awaitable[R]], /, *args: Any, **kwargs: Any) -> R: ...
+@overload
+async def acall(fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> R: ...
 async def acall(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a handler as `call` does, and await what it returns if that is awaitable."""
     result = call(fn, *args, **kwargs)
     return await result if isawaitable(result) else result
 
 
-def explain(fn: Callable[..., Any], /, **options: Any) -> Plan:
+def explain(
+    fn: Callable[..., Any],
+    /,
+    *,
+    aliases: Mapping[str, Key[Any]] | None = None,
+    var_keyword: VarKeyword = "any",
+    keys: Iterable[Key[Any]] | None = None,
+    missing: Iterable[object] = (),
+) -> Plan:
     """Return what would be passed to a handler, from where, and why not. It takes the options of `adapt`.
 
     >>> print(explain(lambda raw, session_id=None: None))  # doctest: +ELLIPSIS
@@ -87,7 +100,7 @@ def explain(fn: Callable[..., Any], /, **options: Any) -> Plan:
       session_id: key 'session_id', by name, else its default
     """
     require_callable(fn, "explain")
-    return Plan(*taken_apart(fn, Options(**options)))
+    return Plan(*taken_apart(fn, Options(aliases, var_keyword, keys, missing)))
 
 
 # One adapter per handler, for as long as the handler lives

@@ -19,7 +19,7 @@ from ctxruntime.demo.wiring import NOT_INJECTED, WITH, WITHOUT
 
 def demo(
     in_hermes: Annotated[
-        bool, typer.Option("--hermes", help="Use the Hermes Agent that is installed here as the host.")
+        bool, typer.Option("--hermes", help="Play it in the Hermes Agent that is installed here.")
     ] = False,
     inject: Annotated[
         bool, typer.Option("--inject/--no-inject", help="Whether handlers are given what they accept.")
@@ -27,8 +27,9 @@ def demo(
 ) -> None:
     """Serve six conversations at once in three frontends, without ctxruntime and with it.
 
-    Prints what each plugin handler received, beside what was right. The exit code is 0 if all is right with
-    ctxruntime, 1 if not, 2 if it could not be tried.
+    Print what each plugin handler received, beside what was right.
+
+    The exit code is 0 if all is right with ctxruntime, 1 if not, 2 if it could not run.
     """
     if in_hermes and not hermes.is_installed():
         typer.echo(hermes.HOW_TO_INSTALL, err=True)

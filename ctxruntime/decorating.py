@@ -51,10 +51,10 @@ class Call:
     __slots__ = ("_arguments", "args", "fn", "kwargs", "signature")
 
     def __init__(self, fn: Callable[..., Any], signature: Signature, args: Any, kwargs: Any) -> None:
-        self.fn = fn
-        self.signature = signature
-        self.args = args
-        self.kwargs = kwargs
+        self.fn: Callable[..., Any] = fn
+        self.signature: Signature = signature
+        self.args: Any = args
+        self.kwargs: Any = kwargs
         self._arguments: dict[str, object] | None = None
 
     def ask(self, question: Callable[..., object]) -> object:

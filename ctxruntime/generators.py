@@ -32,7 +32,7 @@ class Held:
     __slots__ = ("above", "base", "links", "on_end")
 
     def __init__(self, base: Layer, on_end: Callable[[Layer], None] | None = None) -> None:
-        self.base = base
+        self.base: Layer = base
         self.above: list[Layer] | None = None
         self.links: Links | None = None
         self.on_end = on_end

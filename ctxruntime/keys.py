@@ -29,7 +29,7 @@ from typing import (
     overload,
 )
 
-from ctxruntime.errors import DuplicateKeyError, InvalidValueError, UnknownKeyError
+from ctxruntime.errors import DuplicateKeyError, InvalidValueError, UnboundKeyError, UnknownKeyError
 from ctxruntime.layers import CURRENT, LINKED, PLACES, UNSET, Bits, Layer, Unset, current
 from ctxruntime.values import MAX_TEXT, is_allowed, problem_of
 
@@ -64,8 +64,8 @@ class Link(Generic[T]):
     __slots__ = ("unset", "var")
 
     def __init__(self, var: ContextVar[Any], unset: object) -> None:
-        self.var = var
-        self.unset = unset
+        self.var: ContextVar[Any] = var
+        self.unset: object = unset
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Link) and self.var is other.var and self.unset == other.unset
@@ -180,11 +180,12 @@ class Key(Generic[T]):
     def fallback(self, default: Any = UNSET) -> Any:
         """Return what reading gives where no layer binds the key: linked variable, defaults, or the error."""
         value = self.linked()
-        if value is UNSET:
-            value = default if default is not UNSET else self.default
-        if value is UNSET:
-            from ctxruntime.errors import UnboundKeyError
+        return value if value is not UNSET else self.default_or_error(default)
 
+    def default_or_error(self, default: Any = UNSET) -> Any:
+        """Return the default that is given, else the key's own, else raise UnboundKeyError."""
+        value = default if default is not UNSET else self.default
+        if value is UNSET:
             raise UnboundKeyError(self.name)
         return value
 

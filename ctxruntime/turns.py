@@ -100,10 +100,11 @@ class Turn(Layer, Scope["Turn"]):
     joined: int
 
     def __init__(self) -> None:
-        # As in the base class, whose call would cost a tenth of a turn.
-        self.session_id = self.gateway_session_key = self.previous_session_id = UNSET
-        self.user_id = self.frontend = self.own0 = self.own1 = self.own2 = UNSET
-        self.more = self.token = self.links = self.mirrored = self.derived = self.door = None
+        # As in the base class, whose call would cost a tenth of a turn; and typed there.
+        layer: Any = self
+        layer.session_id = layer.gateway_session_key = layer.previous_session_id = UNSET
+        layer.user_id = layer.frontend = layer.own0 = layer.own1 = layer.own2 = UNSET
+        layer.more = layer.token = layer.links = layer.mirrored = layer.derived = layer.door = None
         self.joined = 0
         self.started_at = time()
 
@@ -124,7 +125,7 @@ class Turn(Layer, Scope["Turn"]):
             UnboundKeyError: the turn does not know the key, and there is no default.
         """
         value = require_key(key).peek(self)
-        return cast("T", value if value is not UNSET else key.fallback(default))
+        return cast("T", value if value is not UNSET else key.default_or_error(default))
 
     def amend(self, keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> None:
         """Add or change facts of the turn itself, for all who serve it; see `amend`."""
@@ -133,9 +134,10 @@ class Turn(Layer, Scope["Turn"]):
     def __enter__(self) -> Turn:
         if self.token is not None:
             return _remade(self).open()
-        self.token = _put(self)
+        layer: Layer = self
+        layer.token = _put(layer)
         if LINKED:
-            self.links = write_links(self, LINKED)
+            layer.links = write_links(layer, LINKED)
         return self
 
     def __exit__(
@@ -188,7 +190,7 @@ class Door(Scope[R_co], Generic[R_co, L]):
     __slots__ = ("given", "opened")
 
     def __init__(self, given: Given) -> None:
-        self.given = given
+        self.given: Given = given
         self.opened: list[L] = []
 
     @property
@@ -258,7 +260,7 @@ class SessionDoor(Door[Turn, Turn]):
 
     def __init__(self, given: Given, take: Iterable[Key[Any]]) -> None:
         super().__init__(given)
-        self.take = tuple(require_key(key) for key in take)
+        self.take: tuple[Key[Any], ...] = tuple(require_key(key) for key in take)
 
     def make(self, call: Call | None = None) -> Turn:
         """Make a turn with what was given, and what is taken over."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 
 from ctxruntime.demo.plugins import Answer, Handler
 from ctxruntime.demo.wiring import Wiring
@@ -20,7 +21,7 @@ class Host:
     """
 
     def __init__(self, handlers: Mapping[str, Handler], wiring: Wiring, meet: Callable[[], object]) -> None:
-        self.session = wiring.session
+        self.session: Callable[..., AbstractContextManager[object]] = wiring.session
         # Once per handler, as it is registered; from here on it is called as it always was.
         self._commands = {command: wiring.adapt(handler) for command, handler in handlers.items()}
         self._meet = meet

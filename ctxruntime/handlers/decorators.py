@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial, update_wrapper
 from inspect import Signature, signature
 from types import FunctionType, MethodType
-from typing import Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 from wrapt import FunctionWrapper
 
@@ -22,7 +22,13 @@ def _name(handler: Any) -> str:
     return str(handler.__qualname__)
 
 
-class InjectedHandler(FunctionWrapper):  # type: ignore[type-arg]  # wrapt ships partial types
+if TYPE_CHECKING:
+    _Wrapper: TypeAlias = FunctionWrapper[..., Any]  # generic in the stubs alone
+else:
+    _Wrapper = FunctionWrapper
+
+
+class InjectedHandler(_Wrapper):
     """A handler that fills in its keys itself; each has a class of its own, whose `__call__` is compiled for it."""
 
     def __reduce_ex__(self, protocol: object) -> str:

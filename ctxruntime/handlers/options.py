@@ -34,10 +34,10 @@ class Options:
     ) -> None:
         self.aliases: Mapping[str, Key[Any]] = {name: require_key(key) for name, key in (aliases or {}).items()}
         self.var_keyword: VarKeyword = var_keyword
-        self.keys = None if keys is None else frozenset(require_key(key) for key in keys)
-        self.missing = tuple(missing)
-        self.hide = hide
-        self.strict = strict
+        self.keys: frozenset[Key[Any]] | None = None if keys is None else frozenset(require_key(key) for key in keys)
+        self.missing: tuple[object, ...] = tuple(missing)
+        self.hide: bool = hide
+        self.strict: bool = strict
         """Whether an alias for a parameter that is not there is an error."""
         if var_keyword not in ("any", "none"):
             raise ValueError(f"var_keyword is 'any' or 'none', not {var_keyword!r}")

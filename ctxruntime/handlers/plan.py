@@ -42,13 +42,13 @@ class Passed:
     __slots__ = ("default", "how", "index", "key", "name", "stage")
 
     def __init__(self, name: str, key: Key[Any], how: str, stage: int, default: object, index: int | None) -> None:
-        self.name = name
-        self.key = key
-        self.how = how
-        self.stage = stage
-        self.default = default
+        self.name: str = name
+        self.key: Key[Any] = key
+        self.how: str = how
+        self.stage: int = stage
+        self.default: object = default
         """What the parameter keeps when the key is unbound; UNSET if it is required."""
-        self.index = index
+        self.index: int | None = index
         """Its position among the caller's arguments, if it can be given so."""
 
 
@@ -59,6 +59,8 @@ class Plan:
     __slots__ = ("anywhere", "handler", "kept_back", "location", "passed", "stages", "var_keyword")
 
     def __init__(self, fn: Any, options: Options) -> None:
+        self.handler: str
+        self.location: str
         self.handler, self.location = describe(fn)
         self.stages: list[Stage] = stages_of(fn)
         self.kept_back: dict[str, str] = {}
@@ -67,9 +69,11 @@ class Plan:
         for number, stage in enumerate(self.stages):
             for parameter in stage.parameters:
                 self._plan(parameter, stage, number, options)
-        self.anywhere = ANYWHERE if options.keys is None else [key for key in ANYWHERE if options.allow(key)]
+        self.anywhere: list[Key[Any]] = (
+            ANYWHERE if options.keys is None else [key for key in ANYWHERE if options.allow(key)]
+        )
         """The keys that go into `**kwargs`; without a host's narrowing, also those that are defined later."""
-        self.var_keyword = self._takes_any(options)
+        self.var_keyword: bool = self._takes_any(options)
         """Whether the bound keys with `inject="any"` go into `**kwargs`."""
         if options.strict:
             self._check_aliases(options)

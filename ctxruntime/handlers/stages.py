@@ -33,12 +33,12 @@ class Stage:
         *,
         invites: bool = True,
     ) -> None:
-        self.name = name
-        self.parameters = tuple(parameters)
-        self.function = function
-        self.given = given
+        self.name: str = name
+        self.parameters: tuple[Parameter, ...] = tuple(parameters)
+        self.function: Any = function
+        self.given: frozenset[str] = given
         """The names that a partial binds by keyword."""
-        self.invites = invites
+        self.invites: bool = invites
         """Whether its `**kwargs`, if it has any, are for keys: an `inject(var_keyword="none")` says no."""
 
     def has(self, name: str) -> bool:

@@ -63,7 +63,7 @@ class guard:
     __slots__ = ("site",)
 
     def __init__(self, site: str) -> None:
-        self.site = site
+        self.site: str = site
 
     def __enter__(self) -> None:
         """Do nothing: a guarded block that goes well costs next to nothing."""

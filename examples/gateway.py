@@ -8,7 +8,6 @@ Prints:
     dm:7 <- your list: milk, bread
     dm:9 <- hello
 """
-# ruff: noqa: T201  # a program answers on standard output
 
 import asyncio
 from collections.abc import Callable

@@ -10,7 +10,6 @@ Prints:
     what the door sees  session main-2, before it main-1, chat discord:dm:7
     behind the door     session -, before it -, chat -
 """
-# ruff: noqa: T201  # a program answers on standard output
 
 from threading import Thread
 

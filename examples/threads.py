@@ -8,7 +8,6 @@ Prints:
     from the queue: bob's mail
     asked afterwards: nobody's thread
 """
-# ruff: noqa: T201  # a program answers on standard output
 
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue

@@ -11,7 +11,6 @@ import pytest
 
 from ctxruntime.demo.hermes_plugin import PLAYED
 
-pytest.importorskip("hermes_cli")
 pytestmark = pytest.mark.hermes
 
 

@@ -341,3 +341,17 @@ async def test_acall_raises_the_handlers_error() -> None:
     with pytest.raises(TypeError) as caught:
         await ctx.acall(handler)
     assert caught.value is error
+
+
+def test_call_tells_a_function_from_its_bound_method() -> None:
+    """A method that is called through the class and through an instance is two handlers."""
+
+    class Owner:
+        def handle(self, raw: str, session_id: str = "none") -> tuple[object, str, str]:
+            return self, raw, session_id
+
+    owner = Owner()
+    with ctx.session(session_id="s1"):
+        assert ctx.call(Owner.handle, owner, "x") == (owner, "x", "s1")
+        assert ctx.call(owner.handle, "x") == (owner, "x", "s1")
+        assert ctx.call(Owner.handle, owner, "x") == (owner, "x", "s1")

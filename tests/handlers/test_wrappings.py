@@ -227,3 +227,32 @@ def test_wrapt_method_is_filled(give: Any) -> None:
     with ctx.session(session_id="s1"):
         assert give(Plugin().handle)("x") == "s1"
         assert give(Plugin.handle)(Plugin(), "x") == "s1"
+
+
+def test_layer_that_keeps_a_name_for_itself_holds_the_key_back(give: Any) -> None:
+    """A layer that names a parameter and gets no key for it is not passed one for the inner function."""
+
+    def command(raw: str, user_id: str = ctx.INJECTED) -> str:
+        return user_id
+
+    @functools.wraps(command)
+    def layer(raw: str, user_id: str = "the layer's", **kwargs: Any) -> str:
+        return user_id
+
+    with ctx.session(user_id="u1"):
+        assert give(layer)("x") == "the layer's"
+
+
+def test_injected_wrapt_method_is_reached_through_the_class() -> None:
+    """A decorated method in a wrapping of wrapt's binds to no class."""
+
+    class Plugin:
+        @ctx.inject
+        @by_wrapt
+        def handle(self, raw: str, session_id: str = "none") -> tuple[object, str]:
+            return self, session_id
+
+    plugin = Plugin()
+    assert Plugin.handle is vars(Plugin)["handle"]
+    with ctx.session(session_id="s1"):
+        assert plugin.handle("x") == Plugin.handle(plugin, "x") == (plugin, "s1")

@@ -214,7 +214,7 @@ CO_ASYNC_GENERATOR: Final = 0x200
 
 def kind_of(fn: Any) -> int:
     """Return which of the three flags above the code behind a callable has; 0 for plain functions."""
-    while not hasattr(fn, "__code__"):
+    while not isinstance(getattr(fn, "__code__", None), types.CodeType):
         inner: Any = fn.func if isinstance(fn, partial) else getattr(cast("Any", type(fn)), "__call__", None)  # noqa: B004  # what it calls, not whether
         if isinstance(fn, type) or inner is None or isinstance(inner, _SLOT_WRAPPER):
             return 0

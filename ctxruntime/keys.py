@@ -135,10 +135,23 @@ class Key(Generic[T]):
     """The value in a layer as it stands there, whatever became of the layer."""
     put: Callable[[Layer, object], None]
 
+    @overload
     def __new__(
         cls,
         name: str,
-        type: builtins.type[T] = str,  # type: ignore[assignment]  # a default for a type variable
+        *,
+        attributes: str | tuple[str, ...] = (),
+        default: str | Unset = UNSET,
+        redact: Redact | None = None,
+        wire: bool = False,
+        inject: Inject = "named",
+        link: Link[str] | None = None,
+    ) -> Key[str]: ...
+    @overload
+    def __new__(
+        cls,
+        name: str,
+        type: builtins.type[T],
         *,
         attributes: str | tuple[str, ...] = (),
         default: T | Unset = UNSET,
@@ -146,11 +159,23 @@ class Key(Generic[T]):
         wire: bool = False,
         inject: Inject = "named",
         link: Link[T] | None = None,
-    ) -> Key[T]:
+    ) -> Key[T]: ...
+    def __new__(
+        cls,
+        name: str,
+        type: builtins.type[Any] = str,
+        *,
+        attributes: str | tuple[str, ...] = (),
+        default: Any = UNSET,
+        redact: Redact | None = None,
+        wire: bool = False,
+        inject: Inject = "named",
+        link: Link[Any] | None = None,
+    ) -> Key[Any]:
         """Define the key, or return the one that is defined alike."""
-        key = object.__new__(cls)
+        key: Key[Any] = object.__new__(cls)
         key.name = name
-        key.type = get_origin(type) or type
+        key.type = cast("Any", get_origin(type) or type)
         key.items = get_args(type)
         key.attributes = (attributes,) if isinstance(attributes, str) else tuple(attributes)
         key.redact, key.wire, key.inject, key.link = redact, wire, inject, link
@@ -160,7 +185,7 @@ class Key(Generic[T]):
         if defined is not None:
             if differs := _difference(defined, key):
                 raise DuplicateKeyError(name, differs)
-            return cast("Key[T]", defined)
+            return defined
         _place(key)
         return key
 

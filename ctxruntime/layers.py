@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from _thread import RLock  # threading would cost what `import ctxruntime` must not
 from _weakref import ref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast, final
@@ -258,10 +258,8 @@ class Derived(Layer):
         binds: Bits
 
 
-def derive(
-    parent: Layer, binds: Bits = 0, values: Iterable[tuple[Callable[[Layer, object], None], object]] = ()
-) -> Derived:
-    """Make a layer of the parent's values in which `binds` are bound to `values`, each given with its writer."""
+def derive(parent: Layer, binds: Bits = 0) -> Derived:
+    """Make a layer of the parent's values, in which `binds` are bound to what the caller then puts there."""
     layer = Derived()
     layer.turn = parent.turn
     layer.binds = binds
@@ -275,8 +273,6 @@ def derive(
             if derived is None:
                 derived = parent.derived = set()
             derived.add(ref(layer, derived.discard))
-    for write, value in values:
-        write(layer, value)
     return layer
 
 

@@ -31,6 +31,7 @@ from ctxruntime.layers import (
     LINKED,
     NOTHING,
     UNSET,
+    Bits,
     Derived,
     Layer,
     Unset,
@@ -109,16 +110,24 @@ def _entered(given: Iterable[tuple[Key[Any], object]], door: object) -> Turn:
 class _BindDoor(Door[None, Derived]):
     """Binds keys in a scope nested in the one where it is entered."""
 
-    __slots__ = ()
+    __slots__ = ("binds",)
 
-    def make(self, call: Call | None = None) -> Derived:
-        values = [(key.put, value) for key, value in resolved(self.given, call)]
-        binds = sum({key.bit for key, _ in self.given})
+    def __init__(self, given: Given) -> None:
+        binds = 0
+        for key, _ in given:
+            binds |= key.bit
         if binds & SESSION_ID.bit and not binds & PREVIOUS_SESSION_ID.bit:
             # Another session: the one before it is not known, whatever the turn's was.
             binds |= PREVIOUS_SESSION_ID.bit
-            values.append((PREVIOUS_SESSION_ID.put, UNSET))
-        layer = derive(current_layer(), binds, values)
+            given = (*given, (PREVIOUS_SESSION_ID, UNSET))
+        self.given = given
+        self.opened = []
+        self.binds: Bits = binds
+
+    def make(self, call: Call | None = None) -> Derived:
+        layer = derive(current_layer(), self.binds)
+        for key, value in resolved(self.given, call):
+            key.put(layer, value)
         layer.door = self
         return layer
 
@@ -140,9 +149,10 @@ class _ClearedDoor(Door[None, Derived]):
 
 def _given(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> Given:
     """Return what a door is given: callables as they are, all else checked now."""
-    pairs = [(require_key(key), value) for key, value in (keys or {}).items()]
-    pairs += [(find(name), value) for name, value in values.items()]
-    return tuple((key, value if callable(value) else key.admit(value)) for key, value in pairs)
+    pairs = [(require_key(key), value) for key, value in keys.items()] if keys else []
+    for name, value in values.items():
+        pairs.append((KEYS.get(name) or find(name), value))
+    return tuple([(key, value if callable(value) else key.admit(value)) for key, value in pairs])
 
 
 # The public verbs

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from time import time
 from types import TracebackType
-from typing import Any, Generic, TypeAlias, TypeVar, cast, final
+from typing import Any, Generic, TypeAlias, TypeVar, cast, final, overload
 
 from ctxruntime.decorating import Call, decorate
 from ctxruntime.errors import InvalidValueError, NoTurnError
@@ -28,7 +28,6 @@ from ctxruntime.layers import (
     LINKED,
     UNSET,
     Layer,
-    Unset,
     amending,
     enter,
     in_effect,
@@ -118,14 +117,18 @@ class Turn(Layer, Scope["Turn"]):
         """Whether the last of the turn's doors has been left; what took it over may still read it."""
         return (self.token is LEFT or self.left_elsewhere) and not self.joined
 
-    def get(self, key: Key[T], default: D | Unset = UNSET, /) -> T | D:
+    @overload
+    def get(self, key: Key[T], /) -> T: ...
+    @overload
+    def get(self, key: Key[T], default: D, /) -> T | D: ...
+    def get(self, key: Key[Any], default: Any = UNSET, /) -> Any:
         """Return the turn's own value of a key, whatever is in effect here.
 
         Raises:
             UnboundKeyError: the turn does not know the key, and there is no default.
         """
         value = require_key(key).peek(self)
-        return cast("T", value if value is not UNSET else key.default_or_error(default))
+        return value if value is not UNSET else key.default_or_error(default)
 
     def amend(self, keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> None:
         """Add or change facts of the turn itself, for all who serve it; see `amend`."""
@@ -232,6 +235,10 @@ class Door(Scope[R_co], Generic[R_co, L]):
         opened = self.opened
         if not opened:
             return False
+        if (newest := opened[-1]) is _here():  # nearly always
+            opened.remove(newest)
+            self.leave(newest)
+            return True
         here = next((layer for layer in in_effect() if layer is first or layer in opened), opened[-1])
         if here is first:
             return False
@@ -280,17 +287,16 @@ class SessionDoor(Door[Turn, Turn]):
         return layer
 
 
-def resolved(given: Given, call: Call | None) -> Iterable[tuple[Key[Any], object]]:
-    """Yield what was given, with the callables of a decorator called."""
+def resolved(given: Given, call: Call | None) -> Given:
+    """Return what was given, with the callables of a decorator called."""
     for key, value in given:
-        if not callable(value):
-            yield key, value
-        elif call is not None:
-            yield key, key.admit(call.ask(value))
-        else:
-            raise InvalidValueError(
-                key.name, "takes a function in a decorator only", "call it, and give what it returns"
-            )
+        if callable(value):
+            if call is None:
+                raise InvalidValueError(
+                    key.name, "takes a function in a decorator only", "call it, and give what it returns"
+                )
+            return tuple((key, key.admit(call.ask(value)) if callable(value) else value) for key, value in given)
+    return given
 
 
 def amend_from(layer: Layer, changes: Given) -> None:

@@ -17,12 +17,13 @@ PLAIN: ctx.Key[str] = ctx.Key("typing_plain")
 assert_type(TENANT, ctx.Key[str])
 assert_type(ATTEMPT, ctx.Key[int])
 assert_type(PLAIN, ctx.Key[str])
+assert_type(ctx.Key("typing_bare"), ctx.Key[str])
 assert_type(ctx.Key("typing_uuid", UUID, redact="hash", wire=True, inject="any"), ctx.Key[UUID])
 assert_type(ctx.Key("typing_when", datetime, attributes=("a", "b")), ctx.Key[datetime])
 
 BAD: ctx.Key[int] = ctx.Key("typing_bad", int, default="one")  # type: ignore[arg-type]  # pyright: ignore[reportAssignmentType]
-ctx.Key("typing_bad", str, inject="all")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-ctx.Key("typing_bad", str, "an.attribute")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+ctx.Key("typing_bad", str, inject="all")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
+ctx.Key("typing_bad", str, "an.attribute")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 
 def reading() -> None:
@@ -85,11 +86,12 @@ def amending(turn: ctx.Turn) -> None:
 
 def reading_a_turn(turn: ctx.Turn) -> None:
     assert_type(turn.get(ctx.SESSION_ID, None), str | None)
+    assert_type(turn.get(ATTEMPT), int)
     assert_type(turn.get(ATTEMPT, "none"), int | str)
     assert_type(turn.ended, bool)
     assert_type(turn.started_at, float)
 
-    turn.get("session_id", None)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    turn.get("session_id", None)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
 def id_of(update: int) -> str:

@@ -34,6 +34,7 @@ def send_mails() -> None:
 def main() -> None:
     """Hand work over from two sessions, to threads that belong to none."""
     with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()  # its thread is born out here: where threads inherit, it would be alice's for ever
         with ctx.session(session_id="alice"):
             print("submitted as it is:", pool.submit(whose, "report").result())
         for user in ("alice", "bob"):

@@ -151,11 +151,7 @@ def _function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Call
 def _coroutine_function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Callable[..., Any]:
     async def scoped(*args: Any, **kwargs: Any) -> Any:
         layer = door.make(new_call(args, kwargs))
-        door.enter(layer)
-        try:
-            return await fn(*args, **kwargs)
-        finally:
-            door.leave(layer)
+        return await held_body(fn(*args, **kwargs), Held(layer, door.left))
 
     return scoped
 

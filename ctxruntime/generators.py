@@ -61,6 +61,7 @@ class Held:
             self.links = None
         with suppress(ValueError, RuntimeError):  # closed from another context: nothing was touched there
             _reset(token)
+        current()  # the body may have left what it uncovers
 
     def _layers_above(self) -> list[Layer]:
         current()  # settles what was left elsewhere
@@ -80,10 +81,10 @@ class Held:
 
 def held_generator(body: Generator[Y, S, R], held: Held) -> Generator[Y, S, R]:
     """Drive a generator with `held` in effect during each step; transparent otherwise."""
-    return _named_like(body, _drive(body, held))
+    return _named_like(body, _drive(body, held, ends=True))
 
 
-def _drive(body: Generator[Y, S, R], held: Held) -> Generator[Y, S, R]:
+def _drive(body: Generator[Y, S, R], held: Held, *, ends: bool) -> Generator[Y, S, R]:
     base = held.base
     send = body.send
     step: Callable[[Any], Y] = send
@@ -113,7 +114,8 @@ def _drive(body: Generator[Y, S, R], held: Held) -> Generator[Y, S, R]:
             except BaseException as error:  # noqa: BLE001  # whatever is thrown in is the body's
                 given, step = error, body.throw
     finally:
-        held.end()
+        if ends:
+            held.end()
 
 
 def held_async_generator(body: AsyncGenerator[Y, S], held: Held) -> AsyncGenerator[Y, S]:
@@ -124,22 +126,15 @@ def held_async_generator(body: AsyncGenerator[Y, S], held: Held) -> AsyncGenerat
         given: Any = None
         try:
             while True:
-                token = held.resume()
                 try:
-                    item = await step(given)
+                    item = await _Steps(step(given), held, ends=False)
                 except StopAsyncIteration:
                     return
-                finally:
-                    held.suspend(token)
                 try:
                     given = yield item
                     step = body.asend
                 except GeneratorExit:
-                    token = held.resume()
-                    try:
-                        await body.aclose()
-                    finally:
-                        held.suspend(token)
+                    await _Steps(body.aclose(), held, ends=False)
                     raise
                 except BaseException as error:  # noqa: BLE001  # whatever is thrown in is the body's
                     given, step = error, body.athrow
@@ -170,21 +165,24 @@ def held_coroutine(body: Coroutine[Y, S, R], held: Held) -> Coroutine[Y, S, R]:
     """Drive a coroutine with `held` in effect during each step, whichever context it is stepped in."""
 
     async def drive() -> R:
-        return cast("R", await _Steps(body, held))
+        return cast("R", await _Steps(body, held, ends=True))
 
     return _named_like(body, drive())
 
 
 @final
 class _Steps:
-    __slots__ = ("body", "held")
+    """Await something with `held` in effect during each of its steps."""
 
-    def __init__(self, body: Coroutine[Any, Any, Any], held: Held) -> None:
+    __slots__ = ("body", "ends", "held")
+
+    def __init__(self, body: Any, held: Held, *, ends: bool) -> None:
         self.body = body
         self.held = held
+        self.ends = ends
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return held_generator(cast("Generator[Any, Any, Any]", self.body), self.held)
+        return _drive(self.body, self.held, ends=self.ends)
 
 
 DriverT = TypeVar("DriverT")

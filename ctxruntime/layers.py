@@ -175,7 +175,8 @@ def settle() -> Layer:
             _set(copy)
             return copy
         layer.token = LEFT
-        _unlink(layer)
+        restore_links(layer.links or [])
+        layer.links = None
         layer.__class__ = type(layer).__base__  # type: ignore[assignment]  # a twin's base is its plain class
         layer = _get()
     return layer
@@ -217,15 +218,21 @@ def leave(layer: Layer) -> None:
             pass  # another context's: it unbinds itself when it reads next
         else:
             layer.token = LEFT
-            if layer.links:
+            if layer.links is not None:
                 _unlink(layer)
             return
+    for above in in_effect():
+        if above is layer:
+            break
+        if above.links is None:
+            above.links = []  # leaving it settles what it uncovers
     layer.__class__ = _twins.get(type(layer), type(layer))  # another thread may have left it just now
 
 
 def _unlink(layer: Layer) -> None:
     restore_links(layer.links or [])
     layer.links = None
+    current()  # a task that is started before anybody reads would take a left layer over
 
 
 def write_links(layer: Layer, linked: Iterable[Any]) -> Links:
@@ -268,7 +275,10 @@ def derive(parent: Layer, binds: Bits = 0) -> Derived:
     else:
         layer.parent = parent
         with _lock:  # an amend between the copy and the registration would be lost
-            (_copy_raw if parent.left_elsewhere else _copy)(parent, layer)
+            if not parent.left_elsewhere:
+                _copy(parent, layer)
+            if parent.left_elsewhere:  # also if just now, with half of it copied
+                _copy_raw(parent, layer)
             derived = parent.derived
             if derived is None:
                 derived = parent.derived = set()

@@ -40,7 +40,7 @@ from ctxruntime.layers import (
     enter,
 )
 from ctxruntime.layers import current as current_layer
-from ctxruntime.turns import Door, Given, Scope, SessionDoor, Turn, amend_from, bound_in, resolved
+from ctxruntime.turns import Door, Given, Scope, SessionDoor, Turn, amend_from, bound_in, is_question, resolved
 
 __all__ = ["Scope", "Turn", "amend", "bind", "cleared", "current", "current_turn", "session"]
 
@@ -67,6 +67,9 @@ class _JoinDoor(Door[Turn, Layer]):
                     amend_from(here, tuple(_to_add(here, known)))
                     return layer
         return _entered(given, self)
+
+    def enter(self, layer: Layer) -> None:
+        enter(layer, () if isinstance(layer, Derived) else LINKED)
 
     def left(self, layer: Layer) -> None:
         if isinstance(layer, Derived):
@@ -120,8 +123,7 @@ class _BindDoor(Door[None, Derived]):
             # Another session: the one before it is not known, whatever the turn's was.
             binds |= PREVIOUS_SESSION_ID.bit
             given = (*given, (PREVIOUS_SESSION_ID, UNSET))
-        self.given = given
-        self.opened = []
+        super().__init__(given)
         self.binds: Bits = binds
 
     def make(self, call: Call | None = None) -> Derived:
@@ -152,7 +154,7 @@ def _given(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object])
     pairs = [(require_key(key), value) for key, value in keys.items()] if keys else []
     for name, value in values.items():
         pairs.append((KEYS.get(name) or find(name), value))
-    return tuple([(key, value if callable(value) else key.admit(value)) for key, value in pairs])
+    return tuple([(key, value if is_question(value, key) else key.admit(value)) for key, value in pairs])
 
 
 # The public verbs

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from time import time
 from types import TracebackType
-from typing import Any, Generic, TypeAlias, TypeVar, cast, final, overload
+from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar, cast, final, overload
 
 from ctxruntime.decorating import Call, decorate
 from ctxruntime.errors import InvalidValueError, NoTurnError
@@ -76,12 +76,12 @@ class Scope(Generic[R_co]):
         self.close()
 
     async def __aenter__(self) -> R_co:
-        return self.open()
+        return self.__enter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        self.close()
+        self.__exit__(kind, error, trace)
 
 
 @final
@@ -136,7 +136,7 @@ class Turn(Layer, Scope["Turn"]):
 
     def __enter__(self) -> Turn:
         if self.token is not None:
-            return _remade(self).open()
+            return _remade(self).__enter__()
         layer: Layer = self
         layer.token = _put(layer)
         if LINKED:
@@ -150,20 +150,35 @@ class Turn(Layer, Scope["Turn"]):
         trace: TracebackType | None = None,
         /,
     ) -> None:
-        if _here() is self:
+        door = cast("Door[Any, Any] | None", self.door)
+        if _here() is self or door is None or not door.within or self._is_entry_here(door):
             leave(self)
         else:
-            self.close()
+            door.__exit__(kind, error, trace)
+
+    def _is_entry_here(self, door: object) -> bool:
+        return next((layer for layer in in_effect() if layer is self or layer.door is door), None) is self
 
     def open(self) -> Turn:
         """Put the turn in effect, for `close` to end it."""
+        if self.token is not None:
+            return _remade(self).open()
         return self.__enter__()
 
     def close(self) -> None:
-        """End the turn's newest entry that is still open, from any task or thread; again is harmless."""
-        door = cast("SessionDoor | None", self.door)
-        if door is None or not door.close_newest(self):
+        """End the turn, from any task or thread; again is harmless.
+
+        A scope object that was entered more than once ends the entry in effect here, else the newest.
+        """
+        door = cast("Door[Any, Any] | None", self.door)
+        if door is None:
             leave(self)
+        elif self in door.opened:
+            door.end(self)
+        else:
+            entries = (layer for layer in in_effect() if layer is self or layer.door is door)
+            entry = next(entries, door.opened[-1] if door.opened else self)
+            leave(self) if entry is self else door.end(entry)
 
     def __call__(self, fn: F, /) -> F:
         """Decorate a function of any kind: each call is a turn of its own."""
@@ -190,16 +205,19 @@ def bound_in(layer: Layer) -> Given:
 class Door(Scope[R_co], Generic[R_co, L]):
     """A scope object that makes a fresh layer for each entry, and knows which of them are open."""
 
-    __slots__ = ("given", "opened")
+    __slots__ = ("given", "opened", "within")
 
     def __init__(self, given: Given) -> None:
         self.given: Given = given
         self.opened: list[L] = []
+        """The entries that have not ended."""
+        self.within: list[L] = []
+        """The entries whose `with` block has not been left, ended or not."""
 
     @property
     def asks(self) -> Mapping[Key[Any], Callable[..., object]]:
         """What is computed from the call in a decorator, by key."""
-        return {key: value for key, value in self.given if callable(value)}
+        return {key: value for key, value in self.given if is_question(value, key)}
 
     def make(self, call: Call | None = None) -> L:
         """Make the layer of one entry; `call` is the decorated call that it is for."""
@@ -216,38 +234,51 @@ class Door(Scope[R_co], Generic[R_co, L]):
         """Return what `with ... as` gives."""
         return cast("R_co", None)
 
-    def open(self) -> R_co:
-        """Put the scope in effect, for `close` to end it."""
+    def _open(self) -> L:
         layer = self.make()
         self.opened.append(layer)
         self.enter(layer)
-        return self.result(layer)
+        return layer
+
+    def open(self) -> R_co:
+        """Put the scope in effect, for `close` to end it."""
+        return self.result(self._open())
 
     def close(self) -> None:
-        """End the newest entry that is still open, from any task or thread; again is harmless."""
-        self.close_newest()
+        """End the entry in effect here, else the newest that is open, from any task or thread; again is harmless."""
+        self.end(self._entry_here())
 
-    def close_newest(self, first: Layer | None = None) -> bool:
-        """End the entry in effect here, else the newest that is open; tell whether there was one.
+    def __enter__(self) -> R_co:
+        layer = self._open()
+        self.within.append(layer)
+        return self.result(layer)
 
-        `first` is an entry that is its own layer, and not among those opened.
-        """
-        opened = self.opened
-        if not opened:
-            return False
-        if (newest := opened[-1]) is _here():  # nearly always
-            opened.remove(newest)
-            self.leave(newest)
-            return True
-        here = next((layer for layer in in_effect() if layer is first or layer in opened), opened[-1])
-        if here is first:
-            return False
-        try:
-            opened.remove(cast("L", here))
-        except ValueError:  # another thread closed it just now
-            return False
-        self.leave(cast("L", here))
-        return True
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        layer = self._entry_here()
+        with amending():
+            if layer not in self.within:  # left from another context: it was closed before, or is the newest
+                layer = next((entry for entry in self.within if entry not in self.opened), self.within[-1])
+            self.within.remove(layer)
+        self.end(layer)
+
+    def _entry_here(self) -> L | None:
+        here = _here()
+        if here.door is self:
+            return cast("L", here)
+        return cast("L | None", next((layer for layer in in_effect() if layer.door is self), None))
+
+    def end(self, entry: L | None) -> None:
+        """End one entry, or the newest that is open; one that has ended already is left alone."""
+        with amending():
+            if entry is None and self.opened:
+                entry = self.opened[-1]
+            if entry not in self.opened:
+                return
+            self.opened.remove(entry)
+        self.leave(entry)
+        entry.door = None  # whoever holds it closes it alone
 
     def leave(self, layer: L) -> None:
         """End one entry."""
@@ -287,16 +318,25 @@ class SessionDoor(Door[Turn, Turn]):
         return layer
 
 
+def is_question(value: object, key: Key[Any]) -> TypeGuard[Callable[..., object]]:
+    """Tell whether a decorator was given what computes the value from a call; an enum's member may be callable too."""
+    return callable(value) and not isinstance(value, key.type)
+
+
 def resolved(given: Given, call: Call | None) -> Given:
     """Return what was given, with the callables of a decorator called."""
+    if not any(callable(value) for _, value in given):
+        return given
+    values: list[tuple[Key[Any], object]] = []
     for key, value in given:
-        if callable(value):
+        if is_question(value, key):
             if call is None:
                 raise InvalidValueError(
                     key.name, "takes a function in a decorator only", "call it, and give what it returns"
                 )
-            return tuple((key, key.admit(call.ask(value)) if callable(value) else value) for key, value in given)
-    return given
+            value = key.admit(call.ask(value))
+        values.append((key, value))
+    return tuple(values)
 
 
 def amend_from(layer: Layer, changes: Given) -> None:
@@ -318,4 +358,6 @@ def amend_from(layer: Layer, changes: Given) -> None:
                 _remade(scope)  # entering it again starts from what it was given
             write(scope, key, value)
     if LINKED:
-        write_links(current_layer(), [key for key in LINKED if key in given])
+        here = current_layer()
+        seen = {key for scope, key, _ in places if scope_of(here, key.bit) is scope}
+        write_links(here, [key for key in LINKED if key in seen])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import wraps
 from types import CoroutineType, FunctionType, TracebackType
@@ -25,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Snapshot:
     """The state of one flow, to be put in effect in others; `capture()` makes it.
 
-    It can be used by many threads at once, nested, and again: nothing is kept on it. What the turn that was
+    It can be used by many threads at once, nested, and again. What the turn that was
     captured learns later (`amend`) is seen in it too.
 
     >>> from ctxruntime import SESSION_ID, capture, session
@@ -36,11 +37,12 @@ class Snapshot:
     's1'
     """
 
-    __slots__ = ("_context", "_layer")
+    __slots__ = ("_context", "_entries", "_layer")
 
     def __init__(self, layer: Layer, context: Context) -> None:
         self._layer = layer
         self._context = context
+        self._entries: list[Layer] = []
 
     def run(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call `fn` in a copy of the whole context that was captured; what it sets there is thrown away.
@@ -67,14 +69,18 @@ class Snapshot:
         layer = derive(self._layer)
         layer.door = self
         enter(layer)
+        self._entries.append(layer)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        for layer in in_effect():
-            if layer.door is self:
-                leave(layer)
-                return
+        entry = next((layer for layer in in_effect() if layer.door is self), None)
+        if entry is None and len(self._entries) == 1:  # left from another context, and no doubt which one
+            entry = self._entries[0]
+        if entry is not None:
+            with suppress(ValueError):
+                self._entries.remove(entry)
+            leave(entry)
 
     async def __aenter__(self) -> None:
         """Put the keys alone in effect here."""

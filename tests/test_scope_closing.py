@@ -1,0 +1,149 @@
+"""Which entry a close ends, and that what was left is never read again."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import Context, copy_context
+from enum import Enum
+from typing import Any
+
+import pytest
+
+import ctxruntime as ctx
+
+
+def elsewhere(act: Callable[[], object]) -> None:
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+
+
+def both(session_id: str | None = None, gateway_session_key: str | None = None) -> tuple[str | None, str | None]:
+    return session_id, gateway_session_key
+
+
+def any_key(**keys: Any) -> tuple[Any, Any]:
+    return keys.get("session_id"), keys.get("gateway_session_key")
+
+
+@pytest.mark.parametrize("handler", [both, any_key], ids=["named", "kwargs"])
+@pytest.mark.parametrize(
+    "way", [ctx.adapt, ctx.inject, lambda fn: lambda: ctx.call(fn)], ids=["adapt", "inject", "call"]
+)
+def test_a_handler_never_gets_keys_of_two_sessions(way: Any, handler: Any) -> None:
+    """The first handler called after a close from elsewhere gets all its keys from the session that is in effect."""
+    outer = ctx.session(session_id="A", gateway_session_key="kA")
+    inner = ctx.session(session_id="B", gateway_session_key="kB")
+    adapted = way(handler)
+    outer.open()
+    inner.open()
+    elsewhere(inner.close)
+
+    assert adapted() == ("A", "kA")
+    outer.close()
+
+
+@pytest.mark.asyncio
+async def test_a_task_after_closes_out_of_order_inherits_nothing() -> None:
+    """A task that is started before anybody reads does not take over what was left under another scope."""
+
+    async def child() -> Any:
+        return ctx.SESSION_ID.get(None)
+
+    first, second = ctx.session(session_id="A"), ctx.session(session_id="B")
+    first.open()
+    second.open()
+    first.close()
+    second.close()
+
+    assert await asyncio.create_task(child()) is None
+
+
+def test_leaving_a_block_ends_no_other_flow() -> None:
+    """A block whose entry was closed from elsewhere ends nobody else's entry when it is left."""
+    scope = ctx.bind(user_id="u")
+    one, two = Context(), Context()
+    one.run(scope.__enter__)
+    two.run(scope.__enter__)
+    scope.close()
+    two.run(scope.__exit__, None, None, None)
+
+    assert one.run(ctx.USER_ID.get, None) == "u"
+    one.run(scope.__exit__, None, None, None)
+    assert one.run(ctx.USER_ID.get, None) is None
+
+
+def test_a_turn_closes_itself() -> None:
+    """Closing a turn that a re-usable scope object made ends that turn, and not the object's newest."""
+    scope = ctx.session(session_id="D", take=(ctx.USER_ID,))
+    older, newer = Context().run(scope.open), Context().run(scope.open)
+    older.close()
+
+    assert (older.ended, newer.ended) == (True, False)
+
+
+def test_a_snapshot_left_from_another_context_is_left() -> None:
+    """A block with a snapshot, in a generator that is closed from another context, ends where it was entered."""
+    with ctx.session(session_id="s1"):
+        snapshot = ctx.capture()
+
+    def body() -> Iterator[None]:
+        with snapshot:
+            yield
+
+    context = copy_context()
+    generator = body()
+    context.run(next, generator)
+    generator.close()
+
+    assert context.run(ctx.SESSION_ID.get, None) is None
+
+
+class Step:
+    def __await__(self) -> Iterator[None]:
+        yield
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "async generator"])
+def test_a_body_closed_from_another_session_ends_in_its_own(kind: str) -> None:
+    """What runs when a decorated body is closed elsewhere, in the middle of an await, runs in the body's session."""
+    seen: list[Any] = []
+
+    @ctx.session(session_id="A")
+    async def coroutine() -> None:
+        try:
+            await Step()
+        finally:
+            seen.append(ctx.SESSION_ID.get(None))
+
+    @ctx.session(session_id="A")
+    async def generator() -> Any:
+        try:
+            await Step()
+            yield
+        finally:
+            seen.append(ctx.SESSION_ID.get(None))
+
+    body: Any = coroutine() if kind == "coroutine" else generator().asend(None)
+    copy_context().run(body.send, None)
+    with ctx.session(session_id="B"):
+        with pytest.raises(KeyError):
+            body.throw(KeyError)
+        assert ctx.SESSION_ID.get() == "B"
+
+    assert seen == ["A"]
+
+
+def test_an_enum_member_that_can_be_called_is_a_value() -> None:
+    """A value of the key's type is no function to compute it with, also where it can be called."""
+
+    class Shade(Enum):
+        DARK = 1
+
+        def __call__(self) -> None: ...
+
+    key = ctx.Key("closing_shade", Shade)
+    with ctx.bind({key: Shade.DARK}):
+        assert key.get() is Shade.DARK

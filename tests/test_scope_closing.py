@@ -76,9 +76,10 @@ def test_leaving_a_block_ends_no_other_flow() -> None:
 
 
 def test_a_turn_closes_itself() -> None:
-    """Closing a turn that a re-usable scope object made ends that turn, and not the object's newest."""
+    """Closing a turn that a re-usable scope object made ends that turn, also twice, and never the newest one."""
     scope = ctx.session(session_id="D", take=(ctx.USER_ID,))
     older, newer = Context().run(scope.open), Context().run(scope.open)
+    older.close()
     older.close()
 
     assert (older.ended, newer.ended) == (True, False)

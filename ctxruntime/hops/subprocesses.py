@@ -1,0 +1,87 @@
+"""Child processes get the environment that `wire.child_env` makes of what the caller gave.
+
+Covered: everything that ends in `subprocess.Popen` (`run`, `call`, `check_output`, `os.popen`, the processes of
+asyncio, anyio and trio), gevent's `Popen`, and uvloop's loops, which start processes by themselves.
+
+Not covered, and inheriting `os.environ` as it is: `os.system`, `os.exec*`, `os.spawn*`, `os.posix_spawn`, `pty.spawn`,
+and the processes of `multiprocessing`, which get their keys with each job. A child that inherits also gets what C code
+put into the environment behind `os.environ`; one whose environment was changed here does not.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final
+
+from ctxruntime.hops.patching import Patch, guard
+from ctxruntime.wire import child_env
+
+__all__ = ["patches"]
+
+_ENV: Final = 10  # the position of `env` among Popen's arguments, `self` not counted; the same since Python 2
+
+# Any: the arguments are the host's.
+AnyCallable = Callable[..., Any]
+
+
+def patches() -> list[Patch]:
+    """Return the patches, not applied yet, that give child processes what is in effect where they are started.
+
+    A child whose environment needs no change gets exactly what the caller gave, None included. uvloop is imported
+    if it is installed: a process started by one of its loops would else get what is stale.
+    """
+    import subprocess
+
+    owners: list[type] = [subprocess.Popen]
+    theirs = getattr(sys.modules.get("gevent.subprocess"), "Popen", subprocess.Popen)
+    if theirs is not subprocess.Popen:  # else gevent has put its own there already
+        owners.append(theirs)
+    found = [Patch(owner, "__init__", _starting) for owner in owners]
+    loop = _uvloop()
+    if loop is not None:
+        found += [Patch(loop, name, _spawning) for name in ("subprocess_exec", "subprocess_shell")]
+    return found
+
+
+def _uvloop() -> type | None:
+    with guard("subprocesses: uvloop"):
+        if find_spec("uvloop") is not None:
+            loop: type = import_module("uvloop").Loop
+            return loop
+    return None
+
+
+def _starting(original: AnyCallable) -> AnyCallable:
+    def __init__(self: object, /, *args: Any, **kwargs: Any) -> None:
+        with guard("subprocesses: Popen"):
+            args, kwargs = _with_environment(args, kwargs)
+        original(self, *args, **kwargs)
+
+    return __init__
+
+
+def _spawning(original: AnyCallable) -> AnyCallable:
+    async def spawn(self: object, /, *args: Any, **kwargs: Any) -> Any:
+        with guard("subprocesses: uvloop"):
+            kwargs = {**kwargs, **_changed(kwargs.get("env"))}
+        return await original(self, *args, **kwargs)
+
+    return spawn
+
+
+def _with_environment(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if len(args) <= _ENV:
+        return args, {**kwargs, **_changed(kwargs.get("env"))}
+    changed = _changed(args[_ENV])
+    return ((*args[:_ENV], changed["env"], *args[_ENV + 1 :]) if changed else args), kwargs
+
+
+def _changed(given: Mapping[Any, Any] | None) -> dict[str, dict[Any, Any]]:
+    """Return the environment to pass in place of the one that was given, or nothing if that is right as it is."""
+    base = dict(os.environ if given is None else given)
+    wanted = child_env(base)
+    return {} if wanted == base else {"env": wanted}

@@ -1,22 +1,24 @@
 """Replace what a host calls so that it can be undone, and keep faults of ours from the host.
 
-Two things that every patch and every integration uses, and that exist only here:
+What every patch and every integration uses, and exists only here:
 
 - ``Patch`` puts a function of ours in the place of an attribute of a class or a module, and back;
+- ``Undoable`` is what an installation needs of a patch, whatever it replaces;
 - ``guard`` runs a few lines of ours inside a host's call and lets nothing but their success through.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from _thread import RLock  # threading would cost what `import ctxruntime` must not
 from collections.abc import Callable
 from contextlib import suppress
 from functools import update_wrapper
 from types import FunctionType, ModuleType, TracebackType
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast, final
 
-__all__ = ["Patch", "fault_counts", "guard"]
+__all__ = ["Patch", "Undoable", "fault_counts", "guard"]
 
 # Any: the signature is the host's.
 AnyCallable: TypeAlias = Callable[..., Any]
@@ -98,6 +100,18 @@ def _log(site: str, error: Exception) -> None:
         )
 
 
+class Undoable(Protocol):
+    """What can be put in place and taken back, each as often as one likes."""
+
+    def apply(self) -> object:
+        """Put it in place, if it is not there."""
+        ...
+
+    def undo(self) -> None:
+        """Take it back, if it is there."""
+        ...
+
+
 @final
 class Patch:
     """Replace the attribute ``name`` of a class or module by ``make(original)``, and undo it.
@@ -115,6 +129,9 @@ class Patch:
         name: the attribute. One that is missing is an ``AttributeError``, a data attribute a ``TypeError``,
             when the patch is applied.
         make: from the original to its replacement.
+        plain: for what is called often: the replacement itself stands in the attribute, without a function of
+            ours around it. ``make`` then gets this patch too, and its replacement does what the original does
+            while ``patch.active`` is false.
 
     >>> class Greeter:
     ...     def greet(self, name):
@@ -129,44 +146,49 @@ class Patch:
     'Hello you'
     """
 
-    __slots__ = ("_active", "_before", "_installed", "_make", "_turn", "name", "owner")
+    __slots__ = ("_before", "_code", "_installed", "_make", "_plain", "_turn", "active", "name", "owner")
 
-    def __init__(self, owner: type | ModuleType, name: str, make: Callable[[AnyCallable], AnyCallable]) -> None:
+    active: bool
+    """Whether calls of the attribute run the replacement; `apply` and `undo` alone write it."""
+
+    def __init__(
+        self, owner: type | ModuleType, name: str, make: Callable[..., AnyCallable], *, plain: bool = False
+    ) -> None:
         self.owner: Final = owner
         self.name: Final = name
         self._make: Final = make
-        self._active = False
+        self._plain: Final = plain
+        self.active = False
         self._before: object = _NOTHING  # what the owner itself had: nothing, where the attribute is inherited
         self._installed: object = _NOTHING
+        self._code: object = None  # ddtrace wraps a function by changing its code, and then ours has to stay
         self._turn: Callable[[bool], object] = bool  # until something is installed, there is nothing to turn
 
     def __repr__(self) -> str:
         owner = getattr(self.owner, "__qualname__", self.owner.__name__)
-        return f"<Patch {owner}.{self.name}, {'applied' if self._active else 'not applied'}>"
-
-    @property
-    def active(self) -> bool:
-        """Whether calls of the attribute run the replacement."""
-        return self._active
+        return f"<Patch {owner}.{self.name}, {'applied' if self.active else 'not applied'}>"
 
     def apply(self) -> Patch:
         """Put the replacement in place, if it is not there; return this patch."""
         with _patching:
-            if not self._active:
+            if not self.active:
                 self._install()
                 self._turn(True)
-                self._active = True
+                self.active = True
         return self
 
     def undo(self) -> None:
         """Let the original be called again; can be called twice, and before `apply`."""
         with _patching:
-            if not self._active:
+            if not self.active:
                 return
-            self._active = False
+            self.active = False
             self._turn(False)
-            if self._current() is self._installed:
-                self._put(self._last_alive())
+            current, before = self._current(), self._last_alive()
+            if current is self._installed and _code_of(current) is self._code:
+                self._put(before)
+            elif before is not _NOTHING:
+                _take_out_below(current, self._installed, before)
 
     def _install(self) -> None:
         current = self._current()
@@ -175,6 +197,7 @@ class Patch:
         if self._installed is _NOTHING or current is not self._before:
             self._installed, self._turn = self._build(current)
             self._before = current
+        self._code = _code_of(self._installed)
         self._put(self._installed)
 
     def _current(self) -> object:
@@ -192,7 +215,7 @@ class Patch:
         while True:
             patch = getattr(before, "__dict__", {}).get(_PATCH)
             # functools.wraps copies our mark onto the wrappers of others.
-            if not isinstance(patch, Patch) or patch._active or patch._installed is not before:
+            if not isinstance(patch, Patch) or patch.active or patch._installed is not before:
                 return before
             before = patch._before
 
@@ -218,6 +241,8 @@ class Patch:
 
         It is always there, as references to it (bound methods in a host's registry) outlive an undo.
         """
+        if self._plain:
+            return self._marked(self._make(original, self), found), bool
         target = original
         replacement = self._make(original)
 
@@ -233,10 +258,12 @@ class Patch:
 
         # iscoroutinefunction() stays true, which hosts decide by.
         both_async = _makes_coroutines(found) and _makes_coroutines(replacement)
-        chosen: AnyCallable = coroutine_switch if both_async else switch
-        update_wrapper(chosen, found)
-        chosen.__dict__[_PATCH] = self
-        return chosen, turn
+        return self._marked(coroutine_switch if both_async else switch, found), turn
+
+    def _marked(self, ours: AnyCallable, found: AnyCallable) -> AnyCallable:
+        update_wrapper(ours, found)
+        vars(ours)[_PATCH] = self
+        return ours
 
 
 def _inherited(owner: type | ModuleType, name: str, reachable: object) -> object:
@@ -276,8 +303,11 @@ def _through_descriptor(found: Any, kind: Kind) -> AnyCallable:  # Any: what has
 
 
 def _makes_coroutines(function: object) -> bool:
-    code = getattr(function, "__code__", None)
-    return bool(getattr(code, "co_flags", 0) & _COROUTINE)
+    return bool(getattr(_code_of(function), "co_flags", 0) & _COROUTINE)
+
+
+def _code_of(found: object) -> object:
+    return getattr(getattr(found, "__func__", found), "__code__", None)
 
 
 def _wraps(top: object, wanted: object) -> bool:
@@ -290,3 +320,14 @@ def _wraps(top: object, wanted: object) -> bool:
             return True
         top = getattr(top, "__wrapped__", None)
     return False
+
+
+def _take_out_below(top: object, ours: object, before: object) -> None:
+    """Take ours out from under the wrappers of wrapt above it, so that undoing those puts back what was there."""
+    proxy: Any = getattr(sys.modules.get("wrapt"), "ObjectProxy", None)
+    while proxy is not None and issubclass(type(top), proxy):  # a proxy's __class__ is what it wraps
+        below: object = getattr(top, "__wrapped__", None)
+        if below is ours:
+            cast("Any", top).__wrapped__ = before
+            return
+        top = below

@@ -215,7 +215,50 @@ class TestPatch:
         patch.apply()
 
         result = getattr(owner(), name)(1)
-        assert [tag for tag in result if isinstance(tag, str)][1:] == ["ours"]
+        assert [tag for tag in result if tag == "ours"] == ["ours"]
+
+    def test_undone_below_a_wrapper_of_wrapt_leaves_the_original_there(self, owner: type[Any]) -> None:
+        """Undoing that wrapper puts back what it wraps, which is the very original then, and not one of ours."""
+        original = vars(owner)["plain"]
+        patch = Patch(owner, "plain", tagged("ours")).apply()
+        theirs = wrapped_by_wrapt(vars(owner)["plain"])
+        owner.plain = wrapped_by_wrapt(theirs)
+
+        patch.undo()
+
+        assert theirs.__wrapped__ is original
+        assert vars(owner)["plain"].__wrapped__ is theirs
+
+    def test_one_whose_code_somebody_changed_stays(self, owner: type[Any]) -> None:
+        """A function may be wrapped by giving it other code (ddtrace does): taking it out would undo that, too."""
+
+        def plain(original: Any, patch: Patch) -> Any:
+            def ours(self: Any, value: int) -> Any:
+                return ("ours", original(self, value)) if patch.active else original(self, value)
+
+            return ours
+
+        patch = Patch(owner, "plain", plain, plain=True).apply()
+        ours: Any = vars(owner)["plain"]
+        ours.__code__ = ours.__code__.replace(co_name="changed")
+
+        patch.undo()
+
+        assert vars(owner)["plain"] is ours
+        assert owner().plain(1)[0] != "ours"
+
+    def test_plain_one_stands_in_the_attribute_itself(self, owner: type[Any]) -> None:
+        """What is called often has no function of ours around it, and asks the patch whether it is active."""
+
+        def ours(self: Any, value: int) -> str:
+            return f"ours {value}"
+
+        patch = Patch(owner, "plain", lambda original, patch: ours, plain=True).apply()
+
+        assert vars(owner)["plain"] is ours
+        assert owner().plain(1) == "ours 1"
+        patch.undo()
+        assert patch.active is False
 
     def test_reference_kept_by_a_host_passes_calls_on_after_the_undo(self, owner: type[Any]) -> None:
         """A bound method that was taken while ours was there does what the original does."""

@@ -1,0 +1,184 @@
+"""`install()`: carry over every hop of the process, without touching a call site."""
+
+from __future__ import annotations
+
+import os
+from _thread import RLock
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from types import ModuleType, TracebackType
+from typing import Final, final
+
+from wrapt import register_post_import_hook
+
+from ctxruntime.hops import denied
+from ctxruntime.hops.patching import Undoable, guard
+
+SWITCH: Final = "CTXRUNTIME_DISABLED"
+"""The environment variable that makes `install()` do nothing, if it is `1`, `true`, `yes` or `on`."""
+
+_HOPS: Final = (
+    ("threading", "ctxruntime.hops.threads:patches"),
+    ("concurrent.futures.thread", "ctxruntime.hops.pools:patches"),
+    ("concurrent.futures.process", "ctxruntime.hops.processes:executor_patches"),
+    ("multiprocessing.process", "ctxruntime.hops.processes:process_patches"),
+    ("multiprocessing.pool", "ctxruntime.hops.worker_pools:patches"),
+    ("asyncio.base_events", "ctxruntime.hops.loops:asyncio_patches"),
+    ("uvloop", "ctxruntime.hops.loops:uvloop_patches"),
+    ("greenlet", "ctxruntime.hops.greenlets:greenlet_patches"),
+    ("gevent", "ctxruntime.hops.greenlets:gevent_patches"),
+)
+"""What is patched once it is imported, and by what."""
+_OPT_IN: Final = (("subprocess", "ctxruntime.hops.subprocesses:patches"),)
+
+_lock = RLock()
+_patches: Final[dict[str, Sequence[Undoable]]] = {}
+"""By what is patched: made once, so that an undone patch that somebody wrapped is woken up, not put in twice."""
+_awaited: Final[set[str]] = set()
+_installed: Installation | None = None
+
+
+def _renew_lock() -> None:
+    """Forget a lock that a thread of the parent may have held when this child was forked."""
+    global _lock
+    _lock = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+@final
+class Installation:
+    """The carrying of a process; `install()` makes it, and `uninstall()` ends it.
+
+    As a context manager it ends when the outermost of its blocks is left.
+    """
+
+    __slots__ = ("_depth", "_hops")
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._hops: dict[str, str] = {}
+
+    @property
+    def active(self) -> bool:
+        """Whether this is the installation in place."""
+        return self is _installed
+
+    @property
+    def patched(self) -> tuple[str, ...]:
+        """The modules that are patched now; what is not imported yet follows when it is."""
+        return tuple(name for name in self._hops if name in _patches) if self.active else ()
+
+    def uninstall(self) -> None:
+        """Put back what was there; again is harmless.
+
+        Flows that took their state over before keep it. If somebody has wrapped what we put in place, theirs stays, and ours
+        passes every call on.
+        """
+        global _installed
+        with _lock:
+            if not self.active:
+                return
+            _installed = None
+            denied.reset()
+            for name in reversed(self._hops):
+                for patch in _patches.get(name, ()):
+                    with guard(f"uninstall {name}"):
+                        patch.undo()
+
+    def __enter__(self) -> Installation:
+        self._depth += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.uninstall()
+
+    def __repr__(self) -> str:
+        return f"<Installation {', '.join(self.patched) or 'not in place'}>"
+
+    def _add(self, hops: Iterable[tuple[str, str]]) -> None:
+        for name, source in hops:
+            if name not in self._hops:
+                self._hops[name] = source
+                if name in _patches:
+                    _apply(_patches[name], name)
+                elif name not in _awaited:
+                    _awaited.add(name)
+                    register_post_import_hook(_imported, name)
+
+    def _imported(self, name: str) -> None:
+        if name in self._hops and name not in _patches:
+            with guard(f"install {name}"):
+                module, function = self._hops[name].split(":")
+                make: Callable[[], Sequence[Undoable]] = getattr(import_module(module), function)
+                _patches[name] = make()
+        _apply(_patches.get(name, ()), name)
+
+
+def _apply(patches: Iterable[Undoable], name: str) -> None:
+    for patch in patches:
+        with guard(f"install {name}"):
+            patch.apply()
+
+
+def _imported(module: ModuleType) -> None:
+    with _lock:
+        if _installed is not None:
+            _installed._imported(module.__name__)  # noqa: SLF001
+
+
+def install(*, deny: Iterable[str] = (), subprocesses: bool = False, enabled: bool = True) -> Installation:
+    """Carry over every hop of the process: threads, pools, callbacks, processes, greenlets, event loops.
+
+    Call it early, once. There is one installation per process: calling again returns it, and adds what is asked
+    for. A library that is imported later is patched then. What is handed over is captured where it is handed
+    over, and a worker of any pool shows nothing but its job's state.
+
+    Args:
+        deny: further threads that live as long as the process and must be born with nothing, each as the exact
+            qualified name of its target or of a class of it: `"acme.poller.Poller.run"`.
+        subprocesses: also give child processes that `subprocess` starts the keys that are defined with
+            `wire=True`, in their environment; see `ctxruntime.wire.child_env`.
+        enabled: False to do nothing. So does the environment variable `CTXRUNTIME_DISABLED`, set to `1`, `true`,
+            `yes` or `on` when this is called.
+
+    Raises:
+        TypeError: a name in `deny` is no text.
+        ValueError: a name in `deny` is not qualified.
+
+    >>> from threading import Thread
+    >>> from ctxruntime import SESSION_ID, install, session
+    >>> with install(), session(session_id="s1"):
+    ...     thread = Thread(target=lambda: print(SESSION_ID.get()))
+    ...     thread.start()
+    ...     thread.join()
+    s1
+    """
+    global _installed
+    names = _checked(deny)
+    if not enabled or os.environ.get(SWITCH, "").strip().lower() in ("1", "true", "yes", "on"):
+        return Installation()
+    with _lock:
+        if _installed is None:
+            _installed = Installation()
+        denied.extend(names)
+        _installed._add(_HOPS + _OPT_IN if subprocesses else _HOPS)  # noqa: SLF001
+        return _installed
+
+
+def _checked(deny: Iterable[str]) -> list[str]:
+    if isinstance(deny, str):
+        raise TypeError(f"deny takes several names: write deny=({deny!r},)")
+    names = list(deny)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"deny takes qualified names, not {type(name).__name__}: give 'package.module.Class.run'")
+        if "." not in name:
+            raise ValueError(f"deny takes qualified names, and {name!r} has no module: give 'package.module.{name}'")
+    return names

@@ -1,0 +1,70 @@
+"""What a job, or a callback, that was handed over is wrapped in: it takes the state of the hand-over along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import Any, final
+
+from ctxruntime.layers import CURRENT, LINKED, NOTHING, Layer, current, restore_links, write_links
+
+_set, _reset = CURRENT.set, CURRENT.reset
+
+
+def copied_context() -> Context:
+    """Return a copy of the whole context of this flow, without what was left from elsewhere."""
+    current()
+    return copy_context()
+
+
+def keys_alone(layer: Layer, context: Context) -> Context:
+    """Put a captured layer in effect in a context that nobody has entered yet; return the context."""
+    context.run(_take_over, layer)
+    return context
+
+
+def _take_over(layer: Layer) -> None:
+    if layer is not CURRENT.get():
+        _set(layer)
+        write_links(layer, LINKED)
+
+
+@final
+class WholeJob:
+    """Calls `fn` in a copy of the whole context in which this was made; by many at once, and again."""
+
+    __slots__ = ("context", "fn")
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.context = copied_context()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.context.copy().run(self.fn, *args, **kwargs)
+
+
+@final
+class KeysJob:
+    """Calls `fn` with the keys in effect that were so where this was made; by many at once, and again."""
+
+    __slots__ = ("fn", "layer")
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.layer = current()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        current()  # what was left elsewhere is settled before something stands on top of it
+        token = _set(self.layer)
+        links = write_links(self.layer, LINKED)
+        try:
+            return self.fn(*args, **kwargs)
+        finally:
+            restore_links(links)
+            _reset(token)
+            current()  # the call may have left what it uncovers
+
+
+def without_keys(context: Context) -> Context:
+    """Put nothing in effect in a context that nobody has entered yet; return the context."""
+    return keys_alone(NOTHING, context)

@@ -1,0 +1,68 @@
+"""Threads: what `start()` hands over. Nothing is decided by where a thread was built, or who built the first one."""
+
+from __future__ import annotations
+
+import _thread
+import threading
+from collections.abc import Callable
+from contextvars import Context
+from threading import Thread, Timer
+from typing import Any
+
+from ctxruntime.hops.denied import is_denied, is_denied_target
+from ctxruntime.hops.jobs import copied_context, keys_alone, without_keys
+from ctxruntime.hops.patching import Patch, guard
+from ctxruntime.hops.versions import THREADS_INHERIT, is_born, let_be_born, native_birth, take_birth_back
+from ctxruntime.layers import current
+
+
+def patches() -> list[Patch]:
+    """Return the patches of everything that starts a thread, not yet applied.
+
+    `Timer` has none of its own, but OpenTelemetry's instrumentation, once undone, leaves a `start` there.
+    """
+    return [
+        Patch(Thread, "start", _carrying_start, plain=True),
+        Patch(Timer, "start", _carrying_start, plain=True),
+        *(
+            Patch(_thread, name, _carrying_start_new_thread, plain=True)
+            for name in ("start_new_thread", "start_new")
+            if hasattr(_thread, name)
+        ),
+    ]
+
+
+def _carrying_start(original: Callable[..., None], patch: Patch) -> Callable[..., None]:
+    def start(self: Thread) -> None:
+        if not patch.active or is_born(self):
+            return original(self)
+        with guard("Thread.start"):
+            context = _birth_of(self)
+            if context is not None:
+                let_be_born(self, context)
+        try:
+            original(self)
+        except BaseException:
+            take_birth_back(self)
+            raise
+
+    return start
+
+
+def _birth_of(thread: Thread) -> Context | None:
+    """Return the context that a thread is to be born with; None where its native one is right."""
+    if is_denied(thread):
+        return without_keys(native_birth()) if THREADS_INHERIT else None
+    if isinstance(thread, Timer):
+        return keys_alone(current(), native_birth())
+    return copied_context()
+
+
+def _carrying_start_new_thread(original: Callable[..., int], patch: Patch) -> Callable[..., int]:
+    def start_new_thread(function: Any, args: Any, /, *kwargs: Any) -> int:
+        # What the original refuses is left to it.
+        if not patch.active or not callable(function) or type(args) is not tuple or is_denied_target(function):
+            return original(function, args, *kwargs)
+        return original(copied_context().run, (function, *args), *kwargs)
+
+    return start_new_thread

@@ -32,7 +32,8 @@ def patches() -> list[Patch]:
     """Return the patches, not applied yet, that give child processes what is in effect where they are started.
 
     A child whose environment needs no change gets exactly what the caller gave, None included. uvloop is imported
-    if it is installed: a process started by one of its loops would else get what is stale.
+    if it is installed: a process started by one of its loops would else get what is stale. gevent is covered if it
+    was imported, and has patched what it patches, before this.
     """
     import subprocess
 
@@ -48,7 +49,7 @@ def patches() -> list[Patch]:
 
 
 def _uvloop() -> type | None:
-    with guard("subprocesses: uvloop"):
+    with guard("subprocesses: import of uvloop"):
         if find_spec("uvloop") is not None:
             loop: type = import_module("uvloop").Loop
             return loop

@@ -7,7 +7,7 @@
 | `bool` | `true`, `false` |
 | `bytes` | hexadecimal, lower case |
 | `UUID` | its 36 characters |
-| `datetime` | ISO 8601, as `isoformat` writes it |
+| `datetime` | ISO 8601, as `isoformat` writes it; `fold`, which that does not know, is lost |
 | `Enum` | the member's name; of a `Flag` the number |
 | `tuple` | a JSON array; what JSON does not know stands in it as a string of its form above |
 

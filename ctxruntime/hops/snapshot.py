@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import suppress
 from contextvars import Context, copy_context
-from functools import wraps
-from types import CoroutineType, FunctionType, TracebackType
-from typing import Any, ParamSpec, TypeVar, cast, final, overload
+from functools import partial, wraps
+from types import CoroutineType, FunctionType, MethodType, TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, final, overload
 
 from ctxruntime.decorating import Call, decorate
 from ctxruntime.generators import Held, answering_like, held_body, held_coroutine, kind_of
 from ctxruntime.layers import Derived, Layer, current, derive, enter, in_effect, leave
+
+if TYPE_CHECKING:  # pickle is loaded when something is pickled
+    from ctxruntime.hops.plain import PlainDoor, PlainKeys
 
 __all__ = ["Snapshot", "capture", "carry"]
 
@@ -143,6 +146,54 @@ class _Carried:
         """Nobody counts."""
 
 
+@final
+class _CarriedCallable(partial[Any]):
+    """What `carry` makes of a callable: a function to whoever calls or inspects it, and it pickles where `fn` does.
+
+    A plain function pickles by its name alone, which would leave the keys behind, and find another function. A
+    partial is called as fast, and inspect sees through it.
+    """
+
+    __slots__ = ("carried", "door")
+    if TYPE_CHECKING:
+        carried: Callable[..., Any]
+        door: _Carried | PlainDoor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.func, name)
+
+    def __get__(self, instance: object, owner: type | None = None, /) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> Any:
+        from ctxruntime.hops.plain import PlainDoor, plain_keys
+
+        door = self.door
+        return _carried_here, (self.carried, door.keys if isinstance(door, PlainDoor) else plain_keys(door.layer))
+
+    def __copy__(self) -> _CarriedCallable:
+        return self
+
+    def __deepcopy__(self, memo: object) -> _CarriedCallable:
+        return self
+
+
+def _carried(fn: Callable[..., Any], door: _Carried | PlainDoor) -> Callable[..., Any]:
+    scoped = decorate(fn, door)
+    if isinstance(fn, staticmethod):
+        return scoped
+    callable_ = _CarriedCallable(scoped)
+    callable_.carried, callable_.door = fn, door
+    return wraps(fn)(callable_)
+
+
+def _carried_here(fn: Callable[..., Any], keys: PlainKeys) -> Callable[..., Any]:
+    """Make a callable of one that was carried to this process: its keys are plain data, and each call is a turn."""
+    from ctxruntime.hops.plain import PlainDoor
+
+    return _carried(fn, PlainDoor(keys))
+
+
 @overload
 def carry(work: Generator[Y, S, R], /) -> Generator[Y, S, R]: ...
 @overload
@@ -157,6 +208,9 @@ def carry(work: Any, /) -> Any:
     They are in effect there during the call, or during each step; whoever iterates has its own state between
     the steps. Nothing else of the context goes along: no open span, no decimal precision.
 
+    A carried callable pickles if what it calls does, for the job of a process: there each call is a turn of its
+    own, with the keys as they were when it was pickled. Those that the process does not define are dropped.
+
     Raises:
         TypeError: `work` is nothing that can be carried.
 
@@ -168,7 +222,7 @@ def carry(work: Any, /) -> Any:
     """
     layer = current()
     if callable(work):
-        return decorate(work, _Carried(layer))
+        return _carried(work, _Carried(layer))
     held = held_body(work, Held(derive(layer)))
     if held is work:
         raise TypeError(

@@ -13,24 +13,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ctxruntime.hops.install import Installation, install
     from ctxruntime.hops.pools import Executor
-    from ctxruntime.hops.snapshot import Snapshot, capture, carry
 
-__all__ = ["Executor", "Installation", "Snapshot", "capture", "carry", "install"]
-
-_LATER = {
-    "Executor": "ctxruntime.hops.pools",
-    **dict.fromkeys(("Installation", "install"), "ctxruntime.hops.install"),
-    **dict.fromkeys(("Snapshot", "capture", "carry"), "ctxruntime.hops.snapshot"),
-}
+__all__ = ["Executor"]
 
 
 def __getattr__(name: str) -> object:
-    """Load what is used: who captures needs no thread pool."""
-    if name not in _LATER:
+    """Load the executor on first use: who captures needs no thread pool."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    from ctxruntime.hops import pools
 
-    value = globals()[name] = getattr(import_module(_LATER[name]), name)
+    value = globals()[name] = getattr(pools, name)
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from _thread import RLock
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
@@ -106,8 +107,8 @@ class Installation:
         for name, source in hops:
             if name not in self._hops:
                 self._hops[name] = source
-                if name in _patches:
-                    _apply(_patches[name], name)
+                if name in sys.modules:
+                    self._imported(name)
                 elif name not in _awaited:
                     _awaited.add(name)
                     register_post_import_hook(_imported, name)

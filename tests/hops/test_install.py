@@ -1,0 +1,244 @@
+"""`install()`: one per process, switched off by those who want it off, and undone to the last attribute."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import concurrent.futures
+import concurrent.futures.process
+import multiprocessing.pool
+import multiprocessing.process
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import ctxruntime as ctx
+from ctxruntime.hops import denied, install as module
+from ctxruntime.hops.install import Installation, install
+from ctxruntime.hops.patching import fault_counts
+
+PATCHED: list[tuple[Any, str]] = [
+    (threading.Thread, "start"),
+    (threading.Timer, "start"),
+    (_thread, "start_new_thread"),
+    (concurrent.futures.ThreadPoolExecutor, "submit"),
+    (concurrent.futures.Future, "add_done_callback"),
+    (concurrent.futures.Executor, "map"),
+    (concurrent.futures.process.ProcessPoolExecutor, "submit"),
+    (concurrent.futures.process.ProcessPoolExecutor, "map"),
+    (multiprocessing.process.BaseProcess, "start"),
+    (multiprocessing.pool.Pool, "apply_async"),
+    (multiprocessing.pool.Pool, "map"),
+    (multiprocessing.pool.Pool, "imap"),
+    (asyncio.base_events.BaseEventLoop, "call_exception_handler"),
+]
+
+
+def standing() -> list[object]:
+    """Return what stands in each attribute itself; None where it is inherited."""
+    return [vars(owner).get(name) for owner, name in PATCHED]
+
+
+def in_thread() -> Any:
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(ctx.SESSION_ID.get(None)))
+    thread.start()
+    thread.join(10)
+    return answers[0]
+
+
+@pytest.fixture(autouse=True)
+def not_installed() -> Iterator[None]:
+    before = standing()
+    yield
+    assert standing() == before
+    assert module._installed is None
+    assert fault_counts().keys().isdisjoint(f"install {name}" for name, _ in module._HOPS)
+
+
+def test_install_and_uninstall() -> None:
+    """Installing carries, and uninstalling puts back the very objects that were there; again is harmless."""
+    before = standing()
+    installation = install()
+    during = standing()
+    with ctx.session(session_id="a"):
+        assert in_thread() == "a"
+        installation.uninstall()
+        assert in_thread() is None or getattr(sys.flags, "thread_inherit_context", False)
+    installation.uninstall()
+
+    assert all(now is then for now, then in zip(standing(), before, strict=True))
+    assert sum(now is not then for now, then in zip(during, before, strict=True)) >= len(PATCHED) - 2
+    assert not installation.active
+
+
+def test_install_is_one_per_process() -> None:
+    """A second `install()` returns the first, and wraps nothing twice."""
+    installation = install()
+    during = standing()
+
+    assert install() is installation
+    assert standing() == during
+    installation.uninstall()
+
+
+def test_outermost_block_undoes_it() -> None:
+    """As a context manager it ends when the outermost block is left, however."""
+    with pytest.raises(LookupError), install() as outer:
+        with install() as inner:
+            assert inner is outer
+        assert outer.active
+        raise LookupError
+
+    assert not outer.active
+
+
+def test_install_again_after_uninstall() -> None:
+    """Installing again puts the same functions back."""
+    with install():
+        first = standing()
+    with install() as second:
+        assert standing() == first
+        with ctx.session(session_id="a"):
+            assert in_thread() == "a"
+    assert not second.active
+
+
+def test_an_old_installation_does_not_end_a_new_one() -> None:
+    """`uninstall()` of one that has ended leaves the one in place alone."""
+    old = install()
+    old.uninstall()
+    with install() as new:
+        old.uninstall()
+        assert new.active
+
+
+@pytest.mark.parametrize("value", ["1", "true", "TRUE", " yes ", "on"])
+def test_environment_variable_switches_it_off(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """CTXRUNTIME_DISABLED is read at each call, and leaves everything as it is."""
+    before = standing()
+    monkeypatch.setenv("CTXRUNTIME_DISABLED", value)
+    with install() as off:
+        assert standing() == before
+        assert not off.active
+        assert off.patched == ()
+    monkeypatch.delenv("CTXRUNTIME_DISABLED")
+    with install() as on:
+        assert on.active
+
+
+@pytest.mark.parametrize("value", ["0", "false", "no", "off", ""])
+def test_environment_variable_that_says_no_leaves_it_on(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """Whoever sets CTXRUNTIME_DISABLED to no wants it."""
+    monkeypatch.setenv("CTXRUNTIME_DISABLED", value)
+    with install() as installation:
+        assert installation.active
+
+
+def test_not_enabled() -> None:
+    """`install(enabled=False)` does nothing, and ends no installation of others."""
+    before = standing()
+    install(enabled=False).uninstall()
+    with install() as installation:
+        install(enabled=False).uninstall()
+        assert installation.active
+    assert standing() == before
+
+
+@pytest.mark.parametrize(
+    ("deny", "error", "says"),
+    [
+        ("acme.poll", TypeError, r"deny=\('acme.poll',\)"),
+        ([5], TypeError, "not int"),
+        (["poll"], ValueError, "package.module.poll"),
+    ],
+)
+def test_bad_names_in_deny(deny: Any, error: type[Exception], says: str) -> None:
+    """A name that could never match is refused, and nothing is installed."""
+    with pytest.raises(error, match=says):
+        install(deny=deny)
+    assert module._installed is None
+
+
+def test_what_ships_is_denied_by_names_that_exist() -> None:
+    """Every name of the standard library on the deny list is one that it has."""
+    for name in denied.SHIPPED:
+        parts = name.split(".")
+        if parts[0] in sys.stdlib_module_names:
+            assert any(_found(parts, at) for at in range(1, len(parts))), name
+
+
+def _found(parts: list[str], at: int) -> bool:
+    from importlib import import_module
+
+    try:
+        found: Any = import_module(".".join(parts[:at]))
+        for part in parts[at:]:
+            found = getattr(found, part)
+    except (ImportError, AttributeError):
+        return False
+    return f"{found.__module__}.{found.__qualname__}" == ".".join(parts)
+
+
+LATE = """
+import sys
+import ctxruntime as ctx
+with ctx.install() as installation:
+    assert not {"multiprocessing.pool", "concurrent.futures.process", "gevent", "uvloop", "greenlet"} & set(sys.modules)
+    import multiprocessing.pool
+    assert "multiprocessing.pool" in installation.patched, installation
+    with ctx.session(session_id="a"), multiprocessing.pool.ThreadPool(1) as pool:
+        assert pool.apply(ctx.SESSION_ID.get) == "a"
+import concurrent.futures.process as late
+native = late.ProcessPoolExecutor.submit
+assert native.__module__ == late.__name__ and not hasattr(native, "__wrapped__")
+with ctx.install():
+    assert late.ProcessPoolExecutor.submit is not native
+assert late.ProcessPoolExecutor.submit is native
+"""
+
+
+def test_what_is_imported_later_is_patched_then() -> None:
+    """Installing imports no library that the program does not, and reaches those that it imports afterwards."""
+    subprocess.run([sys.executable, "-c", LATE], check=True, timeout=60)
+
+
+def test_uninstalling_lets_flows_that_run_keep_their_state() -> None:
+    """A thread that was started before keeps what it took over."""
+    go = threading.Event()
+    answers: list[Any] = []
+
+    def work() -> None:
+        go.wait(10)
+        answers.append(ctx.SESSION_ID.get(None))
+
+    with install(), ctx.session(session_id="a"):
+        thread = threading.Thread(target=work)
+        thread.start()
+    go.set()
+    thread.join(10)
+
+    assert answers == ["a"]
+
+
+def test_two_threads_install_at_once() -> None:
+    """However many install at once, it is one installation."""
+    together = threading.Barrier(8)
+    installations: list[Installation] = []
+
+    def work() -> None:
+        together.wait(10)
+        installations.append(install())
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+
+    assert len(set(map(id, installations))) == 1
+    installations[0].uninstall()

@@ -17,20 +17,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ctxruntime.errors import (
-    CtxRuntimeError,
-    DuplicateKeyError,
-    InvalidValueError,
-    NoTurnError,
-    UnboundKeyError,
-    UnknownKeyError,
-)
 from ctxruntime.keys import FRONTEND, GATEWAY_SESSION_KEY, PREVIOUS_SESSION_ID, SESSION_ID, USER_ID, Key
 from ctxruntime.layers import UNSET
 from ctxruntime.scope import Turn, amend, bind, cleared, current, current_turn, session
 
 if TYPE_CHECKING:
+    from ctxruntime.errors import (
+        CtxRuntimeError,
+        DuplicateKeyError,
+        InvalidValueError,
+        NoTurnError,
+        UnboundKeyError,
+        UnknownKeyError,
+    )
     from ctxruntime.handlers import INJECTED, Plan, acall, adapt, call, explain, inject
+    from ctxruntime.hops.install import install
     from ctxruntime.hops.snapshot import Snapshot, capture, carry
 
 __version__ = "0.1.0"
@@ -65,24 +66,31 @@ __all__ = [
     "current_turn",
     "explain",
     "inject",
+    "install",
     "session",
 ]
 
 _LATER = {
-    **dict.fromkeys(("INJECTED", "Plan", "acall", "adapt", "call", "explain", "inject"), "ctxruntime.handlers"),
-    **dict.fromkeys(("Snapshot", "capture", "carry"), "ctxruntime.hops.snapshot"),
+    "errors": (
+        *("CtxRuntimeError", "DuplicateKeyError", "InvalidValueError"),
+        *("NoTurnError", "UnboundKeyError", "UnknownKeyError"),
+    ),
+    "handlers": ("INJECTED", "Plan", "acall", "adapt", "call", "explain", "inject"),
+    "hops.install": ("install",),
+    "hops.snapshot": ("Snapshot", "capture", "carry"),
 }
 
 
 def __getattr__(name: str) -> object:
-    """Load what brings wrapt and inspect with it on first use."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+    """Load upon first use what not every program needs, or what brings wrapt and inspect with it."""
+    for module, names in _LATER.items():
+        if name in names:
+            from importlib import import_module
 
-    value = globals()[name] = getattr(import_module(_LATER[name]), name)
-    return value
+            value = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_LATER]
+    return sorted({*globals(), *__all__})

@@ -10,13 +10,24 @@ from __future__ import annotations
 import sys
 import types
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from contextlib import suppress
 from contextvars import Token
 from functools import partial
 from itertools import takewhile
 from typing import Any, Final, TypeVar, cast, final
 
-from ctxruntime.layers import CURRENT, LEFT, LINKED, Layer, Links, current, in_effect, restore_links, write_links
+from ctxruntime.layers import (
+    CURRENT,
+    HELD,
+    LEFT,
+    LINKED,
+    NOTHING,
+    Layer,
+    current,
+    derive,
+    in_effect,
+    restore_links,
+    write_links,
+)
 
 Y = TypeVar("Y")
 S = TypeVar("S")
@@ -27,52 +38,64 @@ _get, _set, _reset = CURRENT.get, CURRENT.set, CURRENT.reset
 
 @final
 class Held:
-    """What a suspended body has in effect: its own layer, and above it what it entered and has not left."""
+    """What a suspended body has in effect: a layer, and above it what the body entered and has not left."""
 
-    __slots__ = ("above", "base", "links", "on_end")
+    __slots__ = ("above", "base", "entered", "on_end")
 
     def __init__(self, base: Layer, on_end: Callable[[Layer], None] | None = None) -> None:
+        base.token = HELD
+        self.entered: Layer = base
         self.base: Layer = base
+        """The layer that was entered; once that was left, one that lets through what the stepper has in effect."""
         self.above: list[Layer] | None = None
-        self.links: Links | None = None
         self.on_end = on_end
 
     def resume(self) -> Token[Layer]:
         """Put it in effect for one step; what is returned goes to `suspend`."""
-        token = _set(self.base)
+        if self.base.token is LEFT:
+            self.base = derive(current())
+        base = self.base
+        token = base.token = _set(base)
         if LINKED:
-            self.links = write_links(self.base, LINKED)
-        if self.above is not None:
-            for layer in self.above:
-                # This step may run in another context than the last one: a token serves only where it was made.
-                layer.token = _set(layer)
-                if layer.links:
-                    written = {var for var, _ in layer.links}
-                    layer.links = write_links(layer, [key for key in LINKED if key.link.var in written])
-            self.above = None
+            base.links = write_links(base, LINKED)
+        for layer in self.above or ():
+            # This step may run in another context than the last one: a token serves only where it was made.
+            layer.token = _set(layer)
+            if layer.links:
+                written = {var for var, _ in layer.links}
+                layer.links = write_links(layer, [key for key in LINKED if key.link.var in written])
+        self.above = None
         return token
 
     def suspend(self, token: Token[Layer]) -> None:
         """Give the consumer its own state back, and remember what the body has in effect."""
-        if _get() is not self.base:
-            self.above = self._layers_above()
-        if self.links:
-            restore_links(self.links)
-            self.links = None
-        with suppress(ValueError, RuntimeError):  # closed from another context: nothing was touched there
-            _reset(token)
-        current()  # the body may have left what it uncovers
-
-    def _layers_above(self) -> list[Layer]:
+        base, below = self.base, token.old_value
         current()  # settles what was left elsewhere
-        return list(takewhile(lambda layer: layer is not self.base, in_effect()))[::-1]
+        if _get() is not base:
+            self.above = list(takewhile(lambda layer: layer is not base and layer is not below, in_effect()))[::-1]
+        try:
+            _reset(token)
+        except RuntimeError:  # the base was left in this step: what the body entered is all there is to take away
+            if self.above:
+                _set(below if isinstance(below, Layer) else NOTHING)
+        except ValueError:
+            pass  # closed from another context: nothing was touched there
+        if base.links is not None:
+            restore_links(base.links)
+            base.links = None
+        if base is not self.entered or base.token is LEFT:
+            base.token = LEFT
+            self.above = self.above or []
+        else:
+            base.token = HELD
+        current()  # the body may have left what it uncovers
 
     def end(self) -> None:
         """Tell that the body has ended."""
-        self.base.token = LEFT
+        self.entered.token = LEFT
         on_end, self.on_end = self.on_end, None
         if on_end is not None:
-            on_end(self.base)
+            on_end(self.entered)
 
     def __del__(self) -> None:
         if self.on_end is not None:  # a body that was never started runs no `finally`
@@ -85,20 +108,24 @@ def held_generator(body: Generator[Y, S, R], held: Held) -> Generator[Y, S, R]:
 
 
 def _drive(body: Generator[Y, S, R], held: Held, *, ends: bool) -> Generator[Y, S, R]:
-    base = held.base
+    base = held.entered
     send = body.send
     step: Callable[[Any], Y] = send
     given: Any = None
     try:
         while True:
-            token = _set(base) if held.above is None and not LINKED else held.resume()
+            if held.above is None and not LINKED:
+                token = base.token = _set(base)
+            else:
+                token = held.resume()
             try:
                 item = step(given)
             except StopIteration as stop:
                 return cast("R", stop.value)
             finally:
-                if _get() is base and held.links is None:
+                if _get() is base and base.links is None:
                     _reset(token)
+                    base.token = HELD
                 else:
                     held.suspend(token)
             try:

@@ -13,25 +13,34 @@ from __future__ import annotations
 
 import builtins
 from _operator import attrgetter
-from collections.abc import Callable, Iterable, Mapping
-from contextvars import ContextVar
-from typing import (
-    Any,
-    Final,
-    Generic,
-    Literal,
-    TypeAlias,
-    TypeVar,
-    cast,
-    final,
-    get_args,
-    get_origin,
-    overload,
-)
+from types import GenericAlias
+from typing import TYPE_CHECKING, cast, final, overload
 
-from ctxruntime.errors import DuplicateKeyError, InvalidValueError, UnboundKeyError, UnknownKeyError
-from ctxruntime.layers import CURRENT, LINKED, PLACES, UNSET, Bits, Layer, Unset, current
-from ctxruntime.values import MAX_TEXT, is_allowed, problem_of
+from ctxruntime.layers import BUILT_IN, CURRENT, LINKED, PLACES, UNSET, Layer, current
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextvars import ContextVar
+    from typing import Any, Final, Literal, TypeAlias, TypeVar
+    from typing import Generic as Generic  # for `scope`
+
+    from ctxruntime.errors import InvalidValueError
+    from ctxruntime.layers import Bits, Unset
+    from ctxruntime.values import Problem
+
+    T = TypeVar("T")
+    D = TypeVar("D")
+    Inject: TypeAlias = Literal["any", "named", "marked", "never"]
+    Redact: TypeAlias = Literal["hash", "drop"]
+else:
+    T = "T"
+
+    class Generic:
+        """What `typing.Generic` is to annotations, without its cost: a tenth of `import ctxruntime` for each class."""
+
+        __slots__ = ()
+        __class_getitem__ = classmethod(GenericAlias)
+
 
 __all__ = [
     "FRONTEND",
@@ -43,11 +52,8 @@ __all__ = [
     "Link",
 ]
 
-T = TypeVar("T")
-D = TypeVar("D")
-
-Inject: TypeAlias = Literal["any", "named", "marked", "never"]
-Redact: TypeAlias = Literal["hash", "drop"]
+MAX_TEXT: Final = 1024
+"""The most characters that a text value may have, and bytes a `bytes` value."""
 
 KEYS: Final[dict[str, Key[Any]]] = {}
 """Every key of the process, by name."""
@@ -174,16 +180,17 @@ class Key(Generic[T]):
     ) -> Key[Any]:
         """Define the key, or return the one that is defined alike."""
         key: Key[Any] = object.__new__(cls)
-        key.name = name
-        key.type = cast("Any", get_origin(type) or type)
-        key.items = get_args(type)
+        key.name, key.type, key.items = name, type, ()
         key.attributes = (attributes,) if isinstance(attributes, str) else tuple(attributes)
-        key.redact, key.wire, key.inject, key.link = redact, wire, inject, link
-        _check_definition(key)
-        key.default = UNSET if default is UNSET else key.check(default)
-        defined = KEYS.get(name)
-        if defined is not None:
+        key.default, key.redact, key.wire, key.inject, key.link = default, redact, wire, inject, link
+        if len(KEYS) >= len(BUILT_IN):  # those are right, and checking them is not worth a module's import
+            from ctxruntime.values import check_definition
+
+            check_definition(key)
+        if defined := KEYS.get(name):
             if differs := _difference(defined, key):
+                from ctxruntime.errors import DuplicateKeyError
+
                 raise DuplicateKeyError(name, differs)
             return defined
         _place(key)
@@ -211,6 +218,8 @@ class Key(Generic[T]):
         """Return the default that is given, else the key's own, else raise UnboundKeyError."""
         value = default if default is not UNSET else self.default
         if value is UNSET:
+            from ctxruntime.errors import UnboundKeyError
+
             raise UnboundKeyError(self.name)
         return value
 
@@ -232,8 +241,8 @@ class Key(Generic[T]):
         Raises:
             InvalidValueError: what entering with it would raise.
         """
-        if problem := problem_of(value, self.type, self.items):
-            raise InvalidValueError(self.name, *problem)
+        if problem := _problem_of(value, self.type, self.items):
+            raise invalid(self.name, *problem)
         return value
 
     def admit(self, value: object) -> Any:
@@ -261,6 +270,21 @@ class Key(Generic[T]):
         return self
 
 
+def _problem_of(value: object, kind: builtins.type[Any], items: tuple[Any, ...]) -> Problem | None:
+    """Load the checks upon the first value that is not plain text, and step out of their way."""
+    global _problem_of
+    from ctxruntime.values import problem_of as _problem_of
+
+    return _problem_of(value, kind, items)
+
+
+def invalid(key: str, reason: str, advice: str) -> InvalidValueError:
+    """Return the error to raise; its module is loaded with the first one."""
+    from ctxruntime.errors import InvalidValueError
+
+    return InvalidValueError(key, reason, advice)
+
+
 def find(name: str) -> Key[Any]:
     """Return the key of this name.
 
@@ -272,6 +296,8 @@ def find(name: str) -> Key[Any]:
         return key
     from difflib import get_close_matches
 
+    from ctxruntime.errors import UnknownKeyError
+
     near = get_close_matches(str(name), KEYS, n=1)
     advice = f"did you mean {near[0]!r}?" if near else f"define it first, Key({name!r}, str)"
     raise UnknownKeyError(str(name), advice)
@@ -281,17 +307,29 @@ def require_key(thing: object) -> Key[Any]:
     """Return `thing` if it is a Key, else say what was expected."""
     if isinstance(thing, Key):
         return cast("Key[Any]", thing)  # type: ignore[redundant-cast]  # not to pyright
+    from ctxruntime.errors import UnknownKeyError
+
     raise UnknownKeyError(str(thing)[:40], "a Key object is expected here, such as SESSION_ID")
 
 
-def admitted(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> Iterable[tuple[Key[Any], object]]:
-    """Yield every key that was given, by object or by name, with its value as a layer holds it."""
-    for given, value in (keys or {}).items():
-        key = require_key(given)
-        yield key, key.admit(value)
-    for name, value in values.items():
-        key = KEYS.get(name) or find(name)
-        yield key, key.admit(value)
+def pairs(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> list[tuple[Key[Any], object]]:
+    """Return every key that was given, by object or by name, with its value.
+
+    Raises:
+        InvalidValueError: a key was given both ways.
+        UnknownKeyError: a name is none of a key.
+    """
+    given = [(KEYS.get(name) or find(name), value) for name, value in values.items()]
+    for key, value in keys.items() if keys else ():
+        if require_key(key).name in values:
+            raise invalid(key.name, "is given twice", "give it once, by key or by name")
+        given.append((key, value))
+    return given
+
+
+def admitted(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> list[tuple[Key[Any], object]]:
+    """Return every key that was given, by object or by name, with its value as a layer holds it."""
+    return [(key, key.admit(value)) for key, value in pairs(keys, values)]
 
 
 # Defining
@@ -338,32 +376,6 @@ def _difference(one: Key[Any], other: Key[Any]) -> str | None:
         if getattr(one, aspect) != getattr(other, aspect):
             return "type" if aspect == "items" else aspect
     return None
-
-
-def _check_definition(key: Key[Any]) -> None:
-    import keyword
-
-    name = cast("object", key.name)  # whatever the caller gave
-    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name) or name == "take":
-        raise InvalidValueError(
-            str(name)[:40],
-            "cannot be defined by this name",
-            "choose an identifier that can be a parameter, other than 'take'",
-        )
-    for choice, allowed in (
-        (key.inject, ("any", "named", "marked", "never")),
-        (key.redact, (None, "hash", "drop")),
-    ):
-        if choice not in allowed:
-            raise InvalidValueError(name, f"cannot be defined with {choice!r}", f"choose one of {allowed}")
-    for kind in (key.type, *(item for item in key.items if item is not ...)):
-        if not is_allowed(kind):
-            raise InvalidValueError(
-                name,
-                "cannot be of this type",
-                "choose str, int, float, bool, bytes, UUID, datetime, an Enum or a tuple of them, and keep "
-                "objects in per-conversation state",
-            )
 
 
 SESSION_ID: Final = Key("session_id", str, attributes="session.id", inject="any")

@@ -16,13 +16,14 @@ from __future__ import annotations
 import os
 from _thread import RLock  # threading would cost what `import ctxruntime` must not
 from _weakref import ref
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast, final
+from typing import TYPE_CHECKING, cast, final
 
 if TYPE_CHECKING:  # a checker narrows enum members; the enum module is too dear to import for one sentinel
+    from collections.abc import Iterable, Iterator
     from enum import Enum
+    from typing import Any, ClassVar, Final, Literal, TypeAlias
 
     class Unset(Enum):
         """The type of UNSET."""
@@ -61,8 +62,11 @@ BUILT_IN: Final = ("session_id", "gateway_session_key", "previous_session_id", "
 SPARE: Final = ("own0", "own1", "own2")
 PLACES: Final = (*BUILT_IN, *SPARE)
 
-Bits: TypeAlias = int
-"""A set of keys: the sum of their bits."""
+if TYPE_CHECKING:
+    Bits: TypeAlias = int
+    """A set of keys: the sum of their bits."""
+    Links: TypeAlias = list[tuple[ContextVar[Any], Token[Any] | None]]
+    """The variables of a host's that were written, and what resets each; None for what was amended meanwhile."""
 
 
 class Layer:
@@ -71,7 +75,7 @@ class Layer:
     __slots__ = (
         *PLACES,
         "more",  # the values of keys that have no slot, by name; None while there are none
-        "token",  # None before entering, the variable's Token while entered, LEFT after
+        "token",  # None before entering, the variable's Token while entered (HELD between two steps), LEFT after
         "links",  # what to give back to linked variables on leaving
         "mirrored",  # a cache of what the layer's keys look like as span attributes
         "derived",  # the layers that an amend of this one must reach, weakly
@@ -88,7 +92,7 @@ class Layer:
         own1: object
         own2: object
         more: dict[str, object] | None
-        token: Token[Layer] | Literal["left"] | None
+        token: Token[Layer] | Literal["held", "left"] | None
         links: Links | None
         mirrored: Any  # telemetry's, whatever it keeps
         derived: set[ref[Derived]] | None
@@ -107,19 +111,11 @@ class Layer:
 
 # A token keeps the layer below alive: kept past leaving, turns that start turns would chain for ever.
 LEFT: Final = "left"
-Links: TypeAlias = list[tuple[ContextVar[Any], Token[Any]]]
-LayerT = TypeVar("LayerT", bound=type[Layer])
-_twins: dict[type[Layer], type[Layer]] = {}
+HELD: Final = "held"
 
 
-@final
-class _Nothing(Layer):
-    """What is in effect where no scope is: nothing."""
-
-    __slots__ = ()
-
-
-NOTHING: Final = _Nothing()
+NOTHING: Final = Layer()
+"""What is in effect where no scope is."""
 CURRENT: Final[ContextVar[Layer]] = ContextVar("ctxruntime", default=NOTHING)
 _get, _set, _reset = CURRENT.get, CURRENT.set, CURRENT.reset
 
@@ -151,12 +147,20 @@ def _settling(name: str) -> property:
     return property(read, slot.__set__)
 
 
-def leavable(cls: LayerT) -> LayerT:
-    """Give a class of layers the twin that its instances become when they are left elsewhere."""
-    slots = {name: _settling(name) for name in (*PLACES, "more")}
-    twin = type(f"{cls.__name__}LeftElsewhere", (cls,), {"__slots__": (), "left_elsewhere": True, **slots})
-    _twins[cls] = cast("type[Layer]", twin)  # `type` called with three arguments is a plain `type`
-    return cls
+_twins: dict[type[Layer], type[Layer]] = {}
+
+
+def _twin_of(cls: type[Layer]) -> type[Layer]:
+    """Return the class that a layer of this one becomes when it is left elsewhere, made at the first need."""
+    if cls.left_elsewhere:  # another thread has left it just now
+        return cls
+    twin = _twins.get(cls)
+    if twin is None:
+        slots = {name: _settling(name) for name in (*PLACES, "more")}
+        made = type(f"{cls.__name__}LeftElsewhere", (cls,), {"__slots__": (), "left_elsewhere": True, **slots})
+        # `type` called with three arguments is a plain `type`; of two threads that make one, the first has it
+        twin = _twins.setdefault(cls, cast("type[Layer]", made))
+    return twin
 
 
 def settle() -> Layer:
@@ -209,12 +213,12 @@ def enter(layer: Layer, linked: Iterable[Any] = LINKED) -> None:
 def leave(layer: Layer) -> None:
     """End the layer's binding in the context that entered it, from wherever this is called. Never raises."""
     token = layer.token
-    if type(token) is not Token or layer.left_elsewhere:
+    if token is None or token is LEFT or layer.left_elsewhere:
         return
     if _get() is layer:
         try:
-            _reset(token)
-        except (ValueError, RuntimeError):
+            _reset(cast("Token[Layer]", token))  # HELD is the TypeError below
+        except (ValueError, RuntimeError, TypeError):
             pass  # another context's: it unbinds itself when it reads next
         else:
             layer.token = LEFT
@@ -226,7 +230,12 @@ def leave(layer: Layer) -> None:
             break
         if above.links is None:
             above.links = []  # leaving it settles what it uncovers
-    layer.__class__ = _twins.get(type(layer), type(layer))  # another thread may have left it just now
+    layer.__class__ = _twin_of(type(layer))
+
+
+def has_ended(layer: Layer) -> bool:
+    """Tell whether a layer that was entered has been left, by whomever."""
+    return layer.token is LEFT or layer.left_elsewhere
 
 
 def _unlink(layer: Layer) -> None:
@@ -247,14 +256,33 @@ def write_links(layer: Layer, linked: Iterable[Any]) -> Links:
 def restore_links(links: Links) -> None:
     """Give the variables back what they held; where they cannot be reset, this context never wrote them."""
     for var, token in reversed(links):
-        with suppress(ValueError, RuntimeError):
-            var.reset(token)
+        if token is not None:
+            with suppress(ValueError, RuntimeError):
+                var.reset(token)
+    amended = [var for var, token in links if token is None]
+    here = _get()
+    for key in LINKED if amended else ():  # what they held is what the scope knew before
+        if key.link.var in amended and (here.turn is not None or key.of(here) is not UNSET):
+            write_links(here, [key])
+
+
+def relink(amended: Iterable[tuple[Layer, Any]]) -> None:
+    """Write linked keys that were amended in a scope into their variables, here and wherever leaving leads to."""
+    here = current()
+    for scope, key in amended:
+        if scope_of(here, key.bit) is scope:
+            write_links(here, [key])
+        mark = (key.link.var, None)
+        for layer in in_effect():
+            if layer is scope:
+                break
+            if mark not in (layer.links or ()):
+                layer.links = [*(layer.links or ()), mark]
 
 
 # Deriving and amending
 
 
-@leavable
 class Derived(Layer):
     """A layer that holds its parent's values, but for the keys that it binds itself."""
 

@@ -9,12 +9,10 @@ Each of the first four gives a *scope object*, to be used in any of four ways:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from time import time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast, final
+from typing import TYPE_CHECKING, cast, final, overload
 
-from ctxruntime.decorating import Call
-from ctxruntime.errors import InvalidValueError
 from ctxruntime.keys import (
     FRONTEND,
     GATEWAY_SESSION_KEY,
@@ -22,164 +20,47 @@ from ctxruntime.keys import (
     PREVIOUS_SESSION_ID,
     SESSION_ID,
     USER_ID,
-    Key,
+    Generic,
     admitted,
-    find,
     require_key,
 )
 from ctxruntime.layers import (
+    BUILT_IN,
+    CURRENT,
     LINKED,
-    NOTHING,
     UNSET,
-    Bits,
-    Derived,
     Layer,
-    Unset,
     amending,
-    derive,
-    enter,
+    has_ended,
+    in_effect,
+    leave,
+    relink,
+    scope_of,
+    write,
+    write_links,
 )
 from ctxruntime.layers import current as current_layer
-from ctxruntime.turns import Door, Given, Scope, SessionDoor, Turn, amend_from, bound_in, is_question, resolved
 
-__all__ = ["Scope", "Turn", "amend", "bind", "cleared", "current", "current_turn", "session"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
-T = TypeVar("T")
+    from ctxruntime.doors import Door, Given, SessionDoor
+    from ctxruntime.keys import Key
+    from ctxruntime.layers import Unset
 
-
-@final
-class _JoinDoor(Door[Turn, Layer]):
-    """Joins the turn in effect where an identity says that it is the same, else enters one."""
-
-    __slots__ = ()
-
-    def make(self, call: Call | None = None) -> Layer:
-        given = tuple(resolved(self.given, call))
-        known = {key: value for key, value in given if value not in (UNSET, "")}
-        here = current_layer()
-        turn: Turn | None = here.turn
-        if turn is not None and _is_same(here, known):
-            with amending():
-                if not turn.ended:
-                    turn.joined += 1
-                    layer: Layer = derive(here)
-                    layer.door = self
-                    amend_from(here, tuple(_to_add(here, known)))
-                    return layer
-        return _entered(given, self)
-
-    def enter(self, layer: Layer) -> None:
-        enter(layer, () if isinstance(layer, Derived) else LINKED)
-
-    def left(self, layer: Layer) -> None:
-        if isinstance(layer, Derived):
-            with amending():
-                layer.turn.joined -= 1
-
-    def result(self, layer: Layer) -> Turn:
-        return cast("Turn", layer.turn)
-
-
-IDENTITIES: Final = (GATEWAY_SESSION_KEY, SESSION_ID)
-"""The keys that tell one conversation from another, highest rank first."""
-
-
-def _is_same(here: Layer, known: Mapping[Key[Any], object]) -> bool:
-    """Tell whether an identity is equal, and none of higher rank differs."""
-    for key in IDENTITIES:
-        value = key.of(here)
-        if key in known and value not in (UNSET, ""):
-            return bool(value == known[key])
-    return False
-
-
-def _to_add(here: Layer, known: Mapping[Key[Any], object]) -> Iterable[tuple[Key[Any], object]]:
-    """Yield what a joined door adds: what is missing, and an identity that differs (a rotation)."""
-    for key, value in known.items():
-        before = key.of(here)
-        if before in (UNSET, "") or (key in IDENTITIES and before != value):
-            yield key, value
-
-
-def _entered(given: Iterable[tuple[Key[Any], object]], door: object) -> Turn:
-    turn = Turn()
-    turn.door = door
-    for key, value in given:
-        key.put(turn, value)
-    return turn
-
-
-@final
-class _BindDoor(Door[None, Derived]):
-    """Binds keys in a scope nested in the one where it is entered."""
-
-    __slots__ = ("binds",)
-
-    def __init__(self, given: Given) -> None:
-        binds = 0
-        for key, _ in given:
-            binds |= key.bit
-        if binds & SESSION_ID.bit and not binds & PREVIOUS_SESSION_ID.bit:
-            # Another session: the one before it is not known, whatever the turn's was.
-            binds |= PREVIOUS_SESSION_ID.bit
-            given = (*given, (PREVIOUS_SESSION_ID, UNSET))
-        super().__init__(given)
-        self.binds: Bits = binds
-
-    def make(self, call: Call | None = None) -> Derived:
-        layer = derive(current_layer(), self.binds)
-        for key, value in resolved(self.given, call):
-            key.put(layer, value)
-        layer.door = self
-        return layer
-
-    def enter(self, layer: Derived) -> None:
-        enter(layer, [key for key in LINKED if key.bit & layer.binds] if LINKED else ())
-
-
-@final
-class _ClearedDoor(Door[None, Derived]):
-    """Puts nothing in effect."""
-
-    __slots__ = ()
-
-    def make(self, call: Call | None = None) -> Derived:
-        layer = derive(NOTHING)
-        layer.door = self
-        return layer
-
-
-def _given(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> Given:
-    """Return what a door is given: callables as they are, all else checked now."""
-    pairs = [(require_key(key), value) for key, value in keys.items()] if keys else []
-    for name, value in values.items():
-        pairs.append((KEYS.get(name) or find(name), value))
-    return tuple([(key, value if is_question(value, key) else key.admit(value)) for key, value in pairs])
-
-
-# The public verbs
-
-
-if TYPE_CHECKING:  # not worth its import for the running program
+    T = TypeVar("T")
+    D = TypeVar("D")
+    R_co = TypeVar("R_co", covariant=True)
+    F = TypeVar("F", bound=Callable[..., Any])
+    P = ParamSpec("P")
     Value: TypeAlias = T | Unset | Callable[..., T | None] | None
     """What a key can be given: a value, None for "not known", or, in a decorator, what computes it from the call."""
 
-    class SessionVerb(Protocol):
+    class Session(Protocol[P]):
         """The shape of `session`: a function that has a `join`."""
 
-        def __call__(
-            self,
-            keys: Mapping[Key[Any], object] | None = None,
-            /,
-            *,
-            session_id: Value[str] = UNSET,
-            gateway_session_key: Value[str] = UNSET,
-            previous_session_id: Value[str] = UNSET,
-            user_id: Value[str] = UNSET,
-            frontend: Value[str] = UNSET,
-            take: Iterable[Key[Any]] = (),
-            **own: object,
-        ) -> Scope[Turn]:
+        def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Scope[Turn]:
             """Enter a turn."""
             ...
 
@@ -188,7 +69,203 @@ if TYPE_CHECKING:  # not worth its import for the running program
             ...
 
 
-def _session(
+else:
+    R_co = "R_co"
+
+__all__ = ["Scope", "Turn", "amend", "bind", "cleared", "current", "current_turn", "session"]
+
+_here, _put = CURRENT.get, CURRENT.set
+
+
+class Scope(Generic[R_co]):
+    """What `session`, `session.join`, `bind` and `cleared` return: the ways of entering that all of them have."""
+
+    __slots__ = ()
+
+    def open(self) -> R_co:
+        """Put the scope in effect, for `close` to end it."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End the newest entry that is still open, from any task or thread; again is harmless."""
+        raise NotImplementedError
+
+    def __call__(self, fn: F, /) -> F:
+        """Decorate a function of any kind: the scope is in effect during its whole body."""
+        raise NotImplementedError
+
+    def __enter__(self) -> R_co:
+        return self.open()
+
+    def __exit__(self, kind: object, error: object, trace: object, /) -> None:
+        self.close()
+
+    async def __aenter__(self) -> R_co:
+        return self.__enter__()
+
+    async def __aexit__(self, kind: object, error: object, trace: object, /) -> None:
+        self.__exit__(kind, error, trace)
+
+
+@final
+class Turn(Layer, Scope["Turn"]):
+    """One event let in at one entry point, and all work done for it.
+
+    `session(...)` makes it; `current_turn()` finds it. It can be kept and read after it has ended.
+    """
+
+    __slots__ = ("joined", "started_at")
+
+    started_at: float
+    """When the turn was made, in seconds since the epoch."""
+    joined: int
+
+    def __init__(self) -> None:
+        # As in the base class, whose call would cost a tenth of a turn; and typed there.
+        layer: Any = self
+        layer.session_id = layer.gateway_session_key = layer.previous_session_id = UNSET
+        layer.user_id = layer.frontend = layer.own0 = layer.own1 = layer.own2 = UNSET
+        layer.more = layer.token = layer.links = layer.mirrored = layer.derived = layer.door = None
+        self.joined = 0
+        self.started_at = time()
+
+    @property
+    def turn(self) -> Turn:  # a root's turn is itself, and a slot would be a cycle
+        """This turn."""
+        return self
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last of the turn's doors has been left; what took it over may still read it."""
+        return has_ended(self) and not self.joined
+
+    @overload
+    def get(self, key: Key[T], /) -> T: ...
+    @overload
+    def get(self, key: Key[T], default: D, /) -> T | D: ...
+    def get(self, key: Key[Any], default: Any = UNSET, /) -> Any:
+        """Return the turn's own value of a key, whatever is in effect here.
+
+        Raises:
+            UnboundKeyError: the turn does not know the key, and there is no default.
+        """
+        value = require_key(key).peek(self)
+        return value if value is not UNSET else key.default_or_error(default)
+
+    def amend(self, keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> None:
+        """Add or change facts of the turn itself, for all who serve it; see `amend`."""
+        amend_from(self, tuple(admitted(keys, values)))
+
+    def __enter__(self) -> Turn:
+        if self.token is not None:
+            return _remade(self).__enter__()
+        layer: Layer = self
+        layer.token = _put(layer)
+        if LINKED:
+            layer.links = write_links(layer, LINKED)
+        return self
+
+    def __exit__(self, kind: object = None, error: object = None, trace: object = None, /) -> None:
+        door = cast("Door[Any, Any] | None", self.door)
+        if _here() is self or door is None or not door.within or self._entry_here(door) is self:
+            leave(self)
+        else:
+            door.__exit__(kind, error, trace)
+
+    def _entry_here(self, door: object) -> Any:
+        return next((layer for layer in in_effect() if layer is self or layer.door is door), None)
+
+    def open(self) -> Turn:
+        """Put the turn in effect, for `close` to end it."""
+        if self.token is not None:
+            return _remade(self).open()
+        return self.__enter__()
+
+    def close(self) -> None:
+        """End the turn, from any task or thread; again is harmless.
+
+        A scope object that was entered more than once ends the entry in effect here, else the newest.
+        """
+        door = cast("Door[Any, Any] | None", self.door)
+        if door is None:
+            leave(self)
+        elif self in door.opened:
+            door.end(self)
+        else:
+            entry = self._entry_here(door) or (door.opened[-1] if door.opened else self)
+            leave(self) if entry is self else door.end(entry)
+
+    def __call__(self, fn: F, /) -> F:
+        """Decorate a function of any kind: each call is a turn of its own."""
+        return _remade(self)(fn)
+
+    def __repr__(self) -> str:
+        shown = ((key.name, key.shown(key.peek(self))) for key in KEYS.values() if key.peek(self) is not UNSET)
+        return f"<Turn {'ended ' if self.ended else ''}{' '.join(f'{name}={value}' for name, value in shown)}>"
+
+
+def _remade(turn: Turn) -> SessionDoor:
+    """Load the doors with the first of them, and step out of the way."""
+    global _remade
+    from ctxruntime.doors import remade as _remade
+
+    return _remade(turn)
+
+
+def amend_from(layer: Layer, changes: Given) -> None:
+    """Make changes as seen from a layer: all of them, or none."""
+    with amending():
+        places: list[tuple[Layer, Key[Any], object]] = []
+        given = {key for key, _ in changes}
+        for key, value in changes:
+            scope = scope_of(layer, key.bit)
+            if scope is None:
+                from ctxruntime.errors import NoTurnError
+
+                raise NoTurnError(key.name)
+            places.append((scope, key, value))
+            if key is SESSION_ID and PREVIOUS_SESSION_ID not in given:
+                before = key.peek(scope)
+                if before not in (UNSET, "", value) and value is not UNSET:
+                    places.append((scope, PREVIOUS_SESSION_ID, before))
+        for scope, key, value in places:
+            if isinstance(scope, Turn):
+                _remade(scope)  # entering it again starts from what it was given
+            write(scope, key, value)
+    if LINKED:
+        relink([(scope, key) for scope, key, _ in places if key.link is not None])
+
+
+# The public verbs
+
+
+def _join(keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> Scope[Turn]:
+    """Enter a further door of one turn: gateway, then agent, then tool.
+
+    It joins the turn in effect if an identity that it is given (`gateway_session_key`, which ranks before
+    `session_id`) is in effect there and equal, and none of higher rank differs; what is missing is added
+    then, and an id that differs is a rotation. Otherwise it enters a turn as `session` does. Facts such as
+    `user_id` decide nothing, and one that differs keeps the turn's value.
+
+    Raises:
+        InvalidValueError: a value is none that its key can hold, or a key is given twice.
+        UnknownKeyError: a name is none of a key.
+    """
+    from ctxruntime.doors import JoinDoor, given
+
+    return JoinDoor(given(keys, values))
+
+
+_join.__name__, _join.__qualname__ = "join", "session.join"
+
+
+def _with_join(verb: Callable[P, Scope[Turn]]) -> Session[P]:
+    verb.join = _join  # type: ignore[attr-defined]  # an instance with a __call__ would cost twice a function's call
+    return cast("Session[P]", verb)
+
+
+@_with_join
+def session(
     keys: Mapping[Key[Any], object] | None = None,
     /,
     *,
@@ -216,7 +293,7 @@ def _session(
         own: values of your own keys, by name.
 
     Raises:
-        InvalidValueError: a value is none that its key can hold. Nothing is bound then.
+        InvalidValueError: a value is none that its key can hold, or a key is given twice. Nothing is bound then.
         UnknownKeyError: a name is none of a key.
 
     >>> with session(session_id="s1", gateway_session_key="agent:main:cli") as turn:
@@ -225,54 +302,33 @@ def _session(
     >>> turn.ended, SESSION_ID.is_bound()
     (True, False)
     """
-    turn = Turn()
-    try:
-        if session_id is not UNSET:
-            turn.session_id = SESSION_ID.admit(session_id)
-        if gateway_session_key is not UNSET:
-            turn.gateway_session_key = GATEWAY_SESSION_KEY.admit(gateway_session_key)
-        if previous_session_id is not UNSET:
-            turn.previous_session_id = PREVIOUS_SESSION_ID.admit(previous_session_id)
-        if user_id is not UNSET:
-            turn.user_id = USER_ID.admit(user_id)
-        if frontend is not UNSET:
-            turn.frontend = FRONTEND.admit(frontend)
-        if keys or own:
-            for key, value in admitted(keys, own):
-                key.put(turn, value)
-    except InvalidValueError:
-        own |= {
-            "session_id": session_id,
-            "gateway_session_key": gateway_session_key,
-            "previous_session_id": previous_session_id,
-            "user_id": user_id,
-            "frontend": frontend,
-        }
-        if not any(map(callable, [*own.values(), *(keys or {}).values()])):
-            raise
-        return SessionDoor(_given(keys, own), take)
-    return SessionDoor(bound_in(turn), take) if take else turn
+    if not take and (not keys or _BUILT_IN.isdisjoint(keys)):
+        turn = Turn()
+        try:
+            if session_id is not UNSET:
+                turn.session_id = SESSION_ID.admit(session_id)
+            if gateway_session_key is not UNSET:
+                turn.gateway_session_key = GATEWAY_SESSION_KEY.admit(gateway_session_key)
+            if previous_session_id is not UNSET:
+                turn.previous_session_id = PREVIOUS_SESSION_ID.admit(previous_session_id)
+            if user_id is not UNSET:
+                turn.user_id = USER_ID.admit(user_id)
+            if frontend is not UNSET:
+                turn.frontend = FRONTEND.admit(frontend)
+            if keys or own:
+                for key, value in admitted(keys, own):
+                    key.put(turn, value)
+        except ValueError:
+            pass  # a function that computes a value, or what is refused again below
+        else:
+            return turn
+    from ctxruntime.doors import session_door
+
+    given = zip(BUILT_IN, (session_id, gateway_session_key, previous_session_id, user_id, frontend), strict=True)
+    return session_door(keys, own | {name: value for name, value in given if value is not UNSET}, take)
 
 
-def _join(keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> Scope[Turn]:
-    """Enter a further door of one turn: gateway, then agent, then tool.
-
-    It joins the turn in effect if an identity that it is given (`gateway_session_key`, which ranks before
-    `session_id`) is in effect there and equal, and none of higher rank differs; what is missing is added
-    then, and an id that differs is a rotation. Otherwise it enters a turn as `session` does. Facts such as
-    `user_id` decide nothing, and one that differs keeps the turn's value.
-
-    Raises:
-        InvalidValueError: a value is none that its key can hold.
-        UnknownKeyError: a name is none of a key.
-    """
-    return _JoinDoor(_given(keys, values))
-
-
-_session.join = _join  # type: ignore[attr-defined]  # the shape is SessionVerb
-_session.__name__ = _session.__qualname__ = "session"
-_join.__name__, _join.__qualname__ = "join", "session.join"
-session: Final = cast("SessionVerb", _session)  # an instance with a __call__ would cost twice a function's call
+_BUILT_IN: Final = frozenset((SESSION_ID, GATEWAY_SESSION_KEY, PREVIOUS_SESSION_ID, USER_ID, FRONTEND))
 
 
 def bind(keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> Scope[None]:
@@ -282,14 +338,22 @@ def bind(keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> 
     None binds a key to "not known".
 
     Raises:
-        InvalidValueError: a value is none that its key can hold. Nothing is bound then.
+        InvalidValueError: a value is none that its key can hold, or a key is given twice. Nothing is bound then.
         UnknownKeyError: a name is none of a key.
 
     >>> with session(session_id="s1"), bind(session_id="child-1"):
     ...     SESSION_ID.get()
     'child-1'
     """
-    return _BindDoor(_given(keys, values))
+    return _bind_door(keys, values)
+
+
+def _bind_door(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> Scope[None]:
+    """Load the doors with the first of them, and step out of the way."""
+    global _bind_door
+    from ctxruntime.doors import bind_door as _bind_door
+
+    return _bind_door(keys, values)
 
 
 def cleared() -> Scope[None]:
@@ -299,7 +363,9 @@ def cleared() -> Scope[None]:
     ...     SESSION_ID.get(None) is None
     True
     """
-    return _ClearedDoor(())
+    from ctxruntime.doors import ClearedDoor
+
+    return ClearedDoor(())
 
 
 def amend(keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> None:
@@ -311,7 +377,7 @@ def amend(keys: Mapping[Key[Any], object] | None = None, /, **values: object) ->
 
     Raises:
         NoTurnError: no scope in effect binds the key, and no turn is in effect. Nothing is changed then.
-        InvalidValueError: a value is none that its key can hold. Nothing is changed then.
+        InvalidValueError: a value is none that its key can hold, or a key is given twice. Nothing is changed then.
         UnknownKeyError: a name is none of a key.
 
     >>> with session(gateway_session_key="agent:main:discord:dm:7"):

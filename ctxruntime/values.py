@@ -1,14 +1,17 @@
-"""What a key can hold: values that are small, immutable and clean.
+"""What a key can be, and what it can hold: values that are small, immutable and clean.
 
 They hang on tasks and timers, are shared by threads, and end up in logs and headers.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias, cast
+from keyword import iskeyword
+from typing import Any, Final, TypeAlias, cast, get_args, get_origin
 
-MAX_TEXT: Final = 1024
-"""The most characters that a text value may have, and bytes a `bytes` value."""
+from ctxruntime.errors import InvalidValueError
+from ctxruntime.keys import MAX_TEXT, Key
+from ctxruntime.layers import UNSET
+
 MAX_ITEMS: Final = 128
 """The most items that a tuple may have."""
 MAX_BITS: Final = 1024
@@ -17,6 +20,38 @@ MAX_BITS: Final = 1024
 _EXACT: Final = (str, int, float, bool, bytes, tuple)
 Problem: TypeAlias = tuple[str, str]
 """What is wrong with a value, and what to do about it."""
+
+
+_INJECT: Final = ("any", "named", "marked", "never")
+_REDACT: Final = (None, "hash", "drop")
+
+
+def check_definition(key: Key[Any]) -> None:
+    """Take the type of a new key apart.
+
+    Raises:
+        InvalidValueError: the name, the type, a choice or the default is none that a key can have.
+    """
+    name = cast("object", key.name)  # whatever the caller gave
+    if not isinstance(name, str) or not name.isidentifier() or iskeyword(name) or name == "take":
+        raise InvalidValueError(
+            str(name)[:40],
+            "cannot be defined by this name",
+            "choose an identifier that can be a parameter, other than 'take'",
+        )
+    for choice, allowed in ((key.inject, _INJECT), (key.redact, _REDACT)):
+        if choice not in allowed:
+            raise InvalidValueError(name, f"cannot be defined with {choice!r}", f"choose one of {allowed}")
+    key.type, key.items = get_origin(key.type) or key.type, get_args(key.type)
+    if not all(is_allowed(kind) for kind in (key.type, *key.items) if kind is not ...):
+        raise InvalidValueError(
+            name,
+            "cannot be of this type",
+            "choose str, int, float, bool, bytes, UUID, datetime, an Enum or a tuple of them, and keep "
+            "objects in per-conversation state",
+        )
+    if key.default is not UNSET:
+        key.check(key.default)
 
 
 def is_allowed(kind: object) -> bool:

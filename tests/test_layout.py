@@ -12,10 +12,11 @@ import ctxruntime
 PACKAGE = Path(ctxruntime.__file__).parent
 FLOORS = [
     {"errors"},
-    {"layers", "values"},
-    {"generators", "keys"},
-    {"decorating", "turns"},
-    {"scope", "handlers"},
+    {"layers"},
+    {"generators", "keys", "values"},
+    {"decorating"},
+    {"scope", "doors", "handlers"},
+    {"wire"},
     {"hops"},
     {"demo"},
     {"cli", "__main__"},

@@ -1,0 +1,313 @@
+"""The scope objects that make layers, one for each entry.
+
+What `session(...)` returns is the turn's own layer itself, so that a live turn is one object. Whatever has to be
+made anew for each entry (a bind inherits from where it is entered, a decorator serves many calls at once) is made
+by a `Door`. A program that only enters turns never loads this module.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar, cast, final
+
+from ctxruntime.decorating import decorate
+from ctxruntime.errors import InvalidValueError
+from ctxruntime.keys import GATEWAY_SESSION_KEY, KEYS, PREVIOUS_SESSION_ID, SESSION_ID, Key, pairs, require_key
+from ctxruntime.layers import (
+    CURRENT,
+    LINKED,
+    NOTHING,
+    UNSET,
+    Derived,
+    Layer,
+    amending,
+    derive,
+    enter,
+    has_ended,
+    in_effect,
+    leave,
+)
+from ctxruntime.layers import current as current_layer
+from ctxruntime.scope import Scope, Turn, amend_from
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any, Final, TypeAlias, TypeGuard
+
+    from ctxruntime.decorating import Call
+    from ctxruntime.layers import Bits
+
+    F = TypeVar("F", bound=Callable[..., Any])
+    Given: TypeAlias = tuple[tuple[Key[Any], object], ...]
+
+R_co = TypeVar("R_co", covariant=True)
+L = TypeVar("L", bound=Layer)
+
+_here = CURRENT.get
+
+
+class Door(Scope[R_co], Generic[R_co, L]):
+    """A scope object that makes a fresh layer for each entry, and knows which of them are open."""
+
+    __slots__ = ("given", "opened", "within")
+
+    def __init__(self, given: Given) -> None:
+        self.given: Given = given
+        self.opened: list[L] = []
+        """The entries that have not ended."""
+        self.within: list[L] = []
+        """The entries whose `with` block has not been left, ended or not."""
+
+    @property
+    def asks(self) -> Mapping[Key[Any], Callable[..., object]]:
+        """What is computed from the call in a decorator, by key."""
+        return {key: value for key, value in self.given if is_question(value, key)}
+
+    def make(self, call: Call | None = None) -> L:
+        """Make the layer of one entry; `call` is the decorated call that it is for."""
+        raise NotImplementedError
+
+    def enter(self, layer: L) -> None:
+        """Put a layer that was made in effect."""
+        enter(layer)
+
+    def left(self, layer: L) -> None:
+        """Take note that an entry was left."""
+
+    def result(self, layer: L) -> R_co:
+        """Return what `with ... as` gives."""
+        return cast("R_co", None)
+
+    def _open(self) -> L:
+        layer = self.make()
+        layer.door = self
+        self.opened.append(layer)
+        self.enter(layer)
+        return layer
+
+    def open(self) -> R_co:
+        """Put the scope in effect, for `close` to end it."""
+        return self.result(self._open())
+
+    def close(self) -> None:
+        """End the entry in effect here, else the newest that is open, from any task or thread; again is harmless."""
+        self.end(self._entry_here())
+
+    def __enter__(self) -> R_co:
+        layer = self._open()
+        self.within.append(layer)
+        return self.result(layer)
+
+    def __exit__(self, kind: object, error: object, trace: object, /) -> None:
+        layer = self._entry_here()
+        with amending():
+            if layer not in self.within:  # left from another context: it was closed before, or is the newest
+                layer = next((entry for entry in self.within if has_ended(entry)), self.within[-1])
+            self.within.remove(layer)
+        self.end(layer)
+
+    def _entry_here(self) -> L | None:
+        here = _here()
+        if here.door is self:
+            return cast("L", here)
+        # a turn that is entered again has another door, which makes a turn of each entry
+        entries = (layer for layer in in_effect() if layer.door is self or layer in self.opened)
+        return cast("L | None", next(entries, None))
+
+    def end(self, entry: L | None) -> None:
+        """End one entry, or the newest that is open; one that has ended already is left alone."""
+        with amending():
+            if entry is None:
+                entry = next((entry for entry in reversed(self.opened) if not has_ended(entry)), None)
+            if entry not in self.opened:
+                return
+            self.opened.remove(entry)
+        self.leave(entry)
+        if entry.door is self:
+            entry.door = None  # whoever holds it closes it alone
+
+    def leave(self, layer: L) -> None:
+        """End one entry."""
+        leave(layer)
+        self.left(layer)
+
+    def __call__(self, fn: F, /) -> F:
+        """Decorate a function of any kind: the scope is in effect during its whole body."""
+        return decorate(fn, self)
+
+
+@final
+class SessionDoor(Door[Turn, Turn]):
+    """Makes a turn for each entry."""
+
+    __slots__ = ("take",)
+
+    def __init__(self, given: Given, take: Iterable[Key[Any]]) -> None:
+        super().__init__(given)
+        self.take: tuple[Key[Any], ...] = tuple(require_key(key) for key in take)
+
+    def make(self, call: Call | None = None) -> Turn:
+        """Make a turn with what was given, and what is taken over."""
+        turn = Turn()
+        if self.take:
+            before = current_layer()
+            for key in self.take:
+                key.put(turn, key.of(before))
+        for key, value in resolved(self.given, call):
+            if value is not UNSET or key not in self.take:
+                key.put(turn, value)
+        return turn
+
+    def result(self, layer: Turn) -> Turn:
+        """Return the turn."""
+        return layer
+
+
+@final
+class JoinDoor(Door[Turn, Layer]):
+    """Joins the turn in effect where an identity says that it is the same, else enters one."""
+
+    __slots__ = ()
+
+    def make(self, call: Call | None = None) -> Layer:
+        """Make a door of the turn in effect, or a turn."""
+        given = tuple(resolved(self.given, call))
+        known = {key: value for key, value in given if value not in (UNSET, "")}
+        here = current_layer()
+        turn: Turn | None = here.turn
+        if turn is not None and _is_same(here, known):
+            with amending():
+                if not turn.ended:
+                    turn.joined += 1
+                    layer = derive(here)
+                    amend_from(here, tuple(_to_add(here, known)))
+                    return layer
+        turn = Turn()
+        for key, value in given:
+            key.put(turn, value)
+        return turn
+
+    def enter(self, layer: Layer) -> None:
+        """Put it in effect."""
+        enter(layer, () if isinstance(layer, Derived) else LINKED)
+
+    def left(self, layer: Layer) -> None:
+        """Take note: the turn ends with the last of its doors."""
+        if isinstance(layer, Derived):
+            with amending():
+                layer.turn.joined -= 1
+
+    def result(self, layer: Layer) -> Turn:
+        """Return the turn."""
+        return cast("Turn", layer.turn)
+
+
+IDENTITIES: Final = (GATEWAY_SESSION_KEY, SESSION_ID)
+"""The keys that tell one conversation from another, highest rank first."""
+
+
+def _is_same(here: Layer, known: Mapping[Key[Any], object]) -> bool:
+    """Tell whether an identity is equal, and none of higher rank differs."""
+    for key in IDENTITIES:
+        value = key.of(here)
+        if key in known and value not in (UNSET, ""):
+            return bool(value == known[key])
+    return False
+
+
+def _to_add(here: Layer, known: Mapping[Key[Any], object]) -> Iterable[tuple[Key[Any], object]]:
+    """Yield what a joined door adds: what is missing, and an identity that differs (a rotation)."""
+    for key, value in known.items():
+        before = key.of(here)
+        if before in (UNSET, "") or (key in IDENTITIES and before != value):
+            yield key, value
+
+
+@final
+class BindDoor(Door[None, Derived]):
+    """Binds keys in a scope nested in the one where it is entered."""
+
+    __slots__ = ("binds",)
+
+    def __init__(self, given: Given) -> None:
+        binds = 0
+        for key, _ in given:
+            binds |= key.bit
+        if binds & SESSION_ID.bit and not binds & PREVIOUS_SESSION_ID.bit:
+            # Another session: the one before it is not known, whatever the turn's was.
+            binds |= PREVIOUS_SESSION_ID.bit
+            given = (*given, (PREVIOUS_SESSION_ID, UNSET))
+        super().__init__(given)
+        self.binds: Bits = binds
+
+    def make(self, call: Call | None = None) -> Derived:
+        """Make a layer that inherits from what is in effect here."""
+        layer = derive(current_layer(), self.binds)
+        for key, value in resolved(self.given, call):
+            key.put(layer, value)
+        return layer
+
+    def enter(self, layer: Derived) -> None:
+        """Put it in effect."""
+        enter(layer, [key for key in LINKED if key.bit & layer.binds] if LINKED else ())
+
+
+@final
+class ClearedDoor(Door[None, Derived]):
+    """Puts nothing in effect."""
+
+    __slots__ = ()
+
+    def make(self, call: Call | None = None) -> Derived:
+        """Make a layer in which nothing is bound."""
+        return derive(NOTHING)
+
+
+def given(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> Given:
+    """Return what a door is given: callables as they are, all else checked now."""
+    return tuple([(key, value if is_question(value, key) else key.admit(value)) for key, value in pairs(keys, values)])
+
+
+def session_door(
+    keys: Mapping[Key[Any], object] | None, values: Mapping[str, object], take: Iterable[Key[Any]]
+) -> Scope[Turn]:
+    """Return what enters a turn with values that are computed, or with keys that are taken over."""
+    return SessionDoor(given(keys, values), take)
+
+
+def bind_door(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> Scope[None]:
+    """Return what binds these values."""
+    return BindDoor(given(keys, values))
+
+
+def is_question(value: object, key: Key[Any]) -> TypeGuard[Callable[..., object]]:
+    """Tell whether a decorator was given what computes the value from a call; an enum's member may be callable too."""
+    return callable(value) and not isinstance(value, key.type)
+
+
+def resolved(given: Given, call: Call | None) -> Given:
+    """Return what was given, with the callables of a decorator called."""
+    if not any(callable(value) for _, value in given):
+        return given
+    values: list[tuple[Key[Any], object]] = []
+    for key, value in given:
+        if is_question(value, key):
+            if call is None:
+                raise InvalidValueError(
+                    key.name, "takes a function in a decorator only", "call it, and give what it returns"
+                )
+            value = key.admit(call.ask(value))
+        values.append((key, value))
+    return tuple(values)
+
+
+def remade(turn: Turn) -> SessionDoor:
+    """Return the door that makes this turn anew, with what it was given."""
+    with amending():  # two threads that enter it at once are to share one door
+        if not isinstance(turn.door, SessionDoor):  # a door that joins might join, where a turn is to be entered
+            turn.door = SessionDoor(bound_in(turn), ())
+    return turn.door
+
+
+def bound_in(layer: Layer) -> Given:
+    """Return what a layer binds."""
+    return tuple((key, value) for key in KEYS.values() if (value := key.peek(layer)) is not UNSET)

@@ -28,23 +28,29 @@ SHIPPED: Final = frozenset(
 )
 """What no program wants otherwise."""
 
-_extra: set[str] = set()
+_listed: dict[str, set[str]] = {}
+"""The names that are denied now, by their last part: hardly ever is there anything more to compare."""
 
 
 def extend(names: Iterable[str]) -> None:
     """Deny further targets and classes, by qualified name."""
-    _extra.update(names)
+    for name in names:
+        _listed.setdefault(name.rpartition(".")[2], set()).add(name)
 
 
 def reset() -> None:
     """Deny what ships, and nothing else."""
-    _extra.clear()
+    _listed.clear()
+    extend(SHIPPED)
+
+
+reset()
 
 
 def is_denied(thread: Thread) -> bool:
     """Tell whether a thread must be born with nothing."""
     cls = type(thread)
-    if cls is not Thread and any(_is_listed(f"{base.__module__}.{base.__qualname__}") for base in cls.__mro__):
+    if cls is not Thread and any(map(_is_listed, cls.__mro__)):
         return True
     return is_denied_target(getattr(thread, "_target", None))
 
@@ -53,9 +59,9 @@ def is_denied_target(target: Any) -> bool:
     """Tell whether what a thread runs names one that must be born with nothing."""
     while isinstance(target, partial):
         target = target.func
-    target = getattr(target, "__func__", target)
-    return _is_listed(f"{getattr(target, '__module__', None)}.{getattr(target, '__qualname__', None)}")
+    return _is_listed(getattr(target, "__func__", target))
 
 
-def _is_listed(name: str) -> bool:
-    return name in SHIPPED or name in _extra
+def _is_listed(found: Any) -> bool:
+    names = _listed.get(getattr(found, "__name__", ""))
+    return names is not None and f"{found.__module__}.{found.__qualname__}" in names

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, final
 
-from ctxruntime.layers import CURRENT, LINKED, NOTHING, Layer, current, restore_links, write_links
+from ctxruntime.layers import CURRENT, LINKED, NOTHING, Layer, current, restore_links, settle, write_links
 
-_set, _reset = CURRENT.set, CURRENT.reset
+_get, _set, _reset = CURRENT.get, CURRENT.set, CURRENT.reset
 
 
 def copied_context() -> Context:
     """Return a copy of the whole context of this flow, without what was left from elsewhere."""
-    current()
+    if _get().left_elsewhere:
+        settle()
     return copy_context()
 
 
@@ -24,7 +25,7 @@ def keys_alone(layer: Layer, context: Context) -> Context:
 
 
 def _take_over(layer: Layer) -> None:
-    if layer is not CURRENT.get():
+    if layer is not _get():
         _set(layer)
         write_links(layer, LINKED)
 

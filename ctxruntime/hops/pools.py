@@ -62,7 +62,7 @@ def _carrying_submit(original: Callable[..., Any], patch: Patch) -> Callable[...
     def submit(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         if not patch.active:
             return original(self, fn, *args, **kwargs)
-        if runs_elsewhere(self):
+        if type(self) is not ThreadPoolExecutor and runs_elsewhere(self):
             return original(self, job_for_process(fn), *args, **kwargs)
         return original(self, copied_context().run, fn, *args, **kwargs)
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextvars import Context
 from threading import Thread, Timer
-from typing import Any
+from typing import Any, Final
 
 from ctxruntime.hops.denied import is_denied, is_denied_target
 from ctxruntime.hops.jobs import copied_context, keys_alone, without_keys
@@ -32,11 +32,14 @@ def patches() -> list[Patch]:
     ]
 
 
+_starting: Final = guard("Thread.start")
+
+
 def _carrying_start(original: Callable[..., None], patch: Patch) -> Callable[..., None]:
     def start(self: Thread) -> None:
         if not patch.active or is_born(self):
             return original(self)
-        with guard("Thread.start"):
+        with _starting:
             context = _birth_of(self)
             if context is not None:
                 let_be_born(self, context)

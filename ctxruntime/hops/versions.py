@@ -43,7 +43,7 @@ def let_be_born(thread: Thread, context: Context) -> None:
 
 def is_born(thread: Thread) -> bool:
     """Tell whether `let_be_born` was called already for the start that is going on."""
-    return "_bootstrap" in vars(thread)
+    return "_bootstrap" in thread.__dict__
 
 
 def take_birth_back(thread: Thread) -> None:

@@ -161,7 +161,8 @@ def test_percent_encoded_text_arrives(value: str) -> None:
         "two words",
         "back\\slash",
         "x" * 1025,
-        "%78" * 1400,
+        "%78" * 1025,
+        "%E2%82%AC" * 460,
     ],
 )
 def test_an_unclean_value_is_dropped_with_one_warning(value: str, caplog: pytest.LogCaptureFixture) -> None:

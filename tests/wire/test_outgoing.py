@@ -197,6 +197,33 @@ def test_frameworks_headers_are_written_to(make: Any) -> None:
     assert [value for name, value in headers.items() if name.lower() == "baggage"] == ["a=1,outgoing_tenant=acme"]
 
 
+class MultiDict:
+    """As aiohttp's: every line under its own spelling, and deleting one deletes them all."""
+
+    def __init__(self, *lines: tuple[str, str]) -> None:
+        self.lines = list(lines)
+
+    def items(self) -> list[tuple[str, str]]:
+        return self.lines
+
+    def __setitem__(self, name: str, value: str) -> None:
+        self.lines.append((name, value))
+
+    def __delitem__(self, name: str) -> None:
+        kept = [line for line in self.lines if line[0].lower() != name.lower()]
+        if kept == self.lines:
+            raise KeyError(name)
+        self.lines = kept
+
+
+@pytest.mark.usefixtures("bound")
+def test_a_multi_value_mapping_gets_one_line() -> None:
+    """Several lines of baggage become one, whatever deleting means to the mapping."""
+    headers: Any = MultiDict(("Baggage", "a=1"), ("x", "y"), ("baggage", "outgoing_tenant=old"))
+
+    assert wire.inject(headers).items() == [("x", "y"), ("Baggage", "a=1,outgoing_tenant=acme")]
+
+
 @pytest.mark.parametrize("headers", [MappingProxyType({}), (), "baggage"])
 def test_headers_that_cannot_be_written_to_are_refused(headers: Any) -> None:
     """Silence would look like success."""

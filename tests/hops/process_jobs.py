@@ -31,6 +31,7 @@ RIGHTS = ctx.Key("process_rights", Rights)
 RUN = ctx.Key("process_run", UUID)
 AT = ctx.Key("process_at", datetime)
 PARTS = ctx.Key("process_parts", tuple[Mode, int])
+MODES = ctx.Key("process_modes", tuple[Mode, ...])
 MIXED = ctx.Key("process_mixed", tuple)
 WEIGHT = ctx.Key("process_weight", float)
 RAW = ctx.Key("process_raw", bytes)
@@ -69,15 +70,6 @@ def described(value: object = None) -> object:
     return type(value).__name__, value.name if isinstance(value, Enum) else str(value)
 
 
-class SeenAsObject:
-    def answer(self) -> object:
-        return seen()
-
-
-def seen_as_object() -> SeenAsObject:
-    return SeenAsObject()
-
-
 def linked_variable() -> str:
     return HOSTS.get()
 
@@ -89,6 +81,15 @@ def remember_birth() -> None:
 
 def born_with() -> object:
     return seen_at_birth
+
+
+class BornWith:
+    def answer(self) -> object:
+        return seen_at_birth
+
+
+def born_with_as_object() -> BornWith:
+    return BornWith()
 
 
 def open_turn(session_id: str) -> None:

@@ -248,6 +248,7 @@ def test_values_of_every_type_arrive(pool: ProcessPoolExecutor) -> None:
         "process_run": UUID(int=7),
         "process_at": datetime.datetime(2026, 11, 30, tzinfo=datetime.UTC),
         "process_parts": (jobs.Mode.QUICK, 3),
+        "process_modes": (jobs.Mode.QUICK, jobs.Mode.DEEP),
         "process_mixed": (jobs.Mode.QUICK, 1, b"raw", UUID(int=1)),
         "process_weight": 0.5,
         "process_raw": b"\x00",
@@ -365,10 +366,12 @@ def test_turn_of_a_job_has_ended_after_it() -> None:
 
 
 def test_job_of_a_job_is_itself() -> None:
-    """Handing a job on captures no second time."""
+    """Handing a job on, or a chunk of calls of one, captures no second time."""
     job = job_for_process(jobs.seen)
+    chunk = functools.partial(jobs.call, job)
     assert isinstance(job, Job)
     assert job_for_process(job) is job
+    assert job_for_process(chunk) is chunk
 
 
 def test_plain_keys_tell_no_turn_from_a_turn_that_knows_nothing() -> None:
@@ -472,14 +475,16 @@ class Manager(BaseManager):
     pass
 
 
-Manager.register("seen", callable=jobs.seen_as_object)
+Manager.register("born_with", callable=jobs.born_with_as_object)
 
 
 def test_process_of_a_manager_is_born_empty(method: str) -> None:
     """A manager serves whoever asks: its process has nothing, whoever starts it."""
-    with ctx.session(session_id="s1"), Manager(ctx=multiprocessing.get_context(method)) as manager:
-        remote: Any = manager
-        assert remote.seen().answer() is None
+    with ctx.session(session_id="s1"):
+        manager: Any = Manager(ctx=multiprocessing.get_context(method))
+        manager.start(jobs.remember_birth)
+        with manager:
+            assert manager.born_with().answer() is None
 
 
 def test_denied_process_is_born_empty(method: str) -> None:

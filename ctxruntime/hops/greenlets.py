@@ -135,9 +135,6 @@ def _carrying(plain: Any, patch: _GreenletClass) -> type:
     """Derive the class that gives each new greenlet its keys; every greenlet passes for an instance of it."""
 
     class Kind(ABCMeta):  # so that a host's class may have it and an abstract one for bases
-        def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, plain) if cls is carrying else super().__instancecheck__(instance)
-
         def __subclasscheck__(cls, subclass: type) -> bool:
             return issubclass(subclass, plain) if cls is carrying else super().__subclasscheck__(subclass)
 

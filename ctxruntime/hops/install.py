@@ -28,6 +28,9 @@ _HOPS: Final = (
     ("uvloop", "ctxruntime.hops.loops:uvloop_patches"),
     ("greenlet", "ctxruntime.hops.greenlets:greenlet_patches"),
     ("gevent", "ctxruntime.hops.greenlets:gevent_patches"),
+    ("gevent.thread", "ctxruntime.hops.greenlets:gevent_thread_patches"),
+    ("gevent.pool", "ctxruntime.hops.greenlets:gevent_pool_patches"),
+    ("gevent.threadpool", "ctxruntime.hops.greenlets:gevent_threadpool_patches"),
 )
 """What is patched once it is imported, and by what."""
 _OPT_IN: Final = (("subprocess", "ctxruntime.hops.subprocesses:patches"),)

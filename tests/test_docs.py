@@ -49,6 +49,6 @@ def test_readme_links_lead_somewhere() -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_readme_has_three_programs() -> None:
+def test_readme_has_its_programs() -> None:
     """The README's programs are found, and so are run."""
-    assert len(PROGRAMS) == 3
+    assert len(PROGRAMS) == 4

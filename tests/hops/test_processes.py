@@ -15,6 +15,8 @@ import pickle
 import subprocess
 import sys
 import threading
+import types
+import typing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
@@ -670,11 +672,13 @@ def test_carried_function_that_was_carried_outside_has_nothing() -> None:
 
 @pytest.mark.parametrize("rebuild", [lambda job: job, lambda job: pickle.loads(pickle.dumps(job))], ids=["", "pickled"])
 def test_carried_function_answers_as_the_function(rebuild: Callable[[Any], Any]) -> None:
-    """A carried function has the name, signature and kind of the function, and copies to itself."""
+    """A carried function has the name, signature, hints, code and kind of a function, and copies to itself."""
     job, coroutine_job = rebuild(ctx.carry(jobs.seen_with_id)), rebuild(ctx.carry(jobs.aseen))
 
     assert inspect.signature(job) == inspect.signature(jobs.seen_with_id)
     assert (job.__name__, job.__module__) == ("seen_with_id", "process_jobs")
+    assert typing.get_type_hints(job) == typing.get_type_hints(jobs.seen_with_id)
+    assert isinstance(job.__code__, types.CodeType)
     assert [inspect.iscoroutinefunction(each) for each in (job, coroutine_job)] == [False, True]
     assert copy.copy(job) is job
     assert copy.deepcopy(job) is job

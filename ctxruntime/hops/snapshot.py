@@ -154,10 +154,12 @@ class _CarriedCallable(partial[Any]):
     partial is called as fast, and inspect sees through it.
     """
 
+    # Annotations of the class would be found before those of the function.
     __slots__ = ("carried", "door")
-    if TYPE_CHECKING:
-        carried: Callable[..., Any]
-        door: _Carried | PlainDoor
+
+    def remember(self, carried: Callable[..., Any], door: _Carried | PlainDoor) -> None:
+        self.carried = carried
+        self.door = door
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.func, name)
@@ -183,7 +185,7 @@ def _carried(fn: Callable[..., Any], door: _Carried | PlainDoor) -> Callable[...
     if isinstance(fn, staticmethod):
         return scoped
     callable_ = _CarriedCallable(scoped)
-    callable_.carried, callable_.door = fn, door
+    callable_.remember(fn, door)
     return wraps(fn)(callable_)
 
 

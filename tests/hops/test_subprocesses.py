@@ -190,6 +190,7 @@ def seen(installed: list[Patch]) -> Iterator[list[Any]]:
 @pytest.mark.parametrize("env", [None, {"A": "b"}, {"BAGGAGE": " theirs=1", "A": ""}, {b"A": b"\xff"}])
 def test_an_environment_that_is_right_stays_the_object_it_was(env: Any, seen: list[Any]) -> None:
     """With nothing bound and nothing stale, `subprocess` gets exactly what the caller gave, None included."""
+    faults = fault_counts()
     subprocess.run([sys.executable, "-c", ""], env=env, check=False, timeout=60)
     arguments: Any = ([sys.executable, "-c", ""], -1, None, None, None, None, None, True, False, None, env)
     subprocess.Popen(*arguments).wait(60)
@@ -200,6 +201,7 @@ def test_an_environment_that_is_right_stays_the_object_it_was(env: Any, seen: li
     assert by_position is not arguments
     assert [ours is given for ours, given in zip(by_position, arguments, strict=True)] == [True] * 11
     assert no_keywords == none == {}
+    assert fault_counts() == faults
 
 
 def test_only_the_environment_changes(seen: list[Any]) -> None:

@@ -48,6 +48,7 @@ KINDS: dict[str, Any] = {
     "text": Text,
     "bare": tuple,
     "ints": tuple[int, ...],
+    "uuids": tuple[UUID, ...],
     "mixed": tuple[str, UUID, datetime, bytes, Colour, bool, float, tuple],
 }
 KEYS: dict[str, ctx.Key[Any]] = {name: ctx.Key(f"texts_{name}", kind, wire=True) for name, kind in KINDS.items()}
@@ -73,6 +74,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "text": st.sampled_from(Text),
     "bare": st.lists(plain, max_size=6).map(tuple),
     "ints": st.lists(st.integers(), max_size=20).map(tuple),
+    "uuids": st.lists(st.uuids(), max_size=20).map(tuple),
     "mixed": st.tuples(
         clean, st.uuids(), stamps, st.binary(max_size=20), st.sampled_from(Colour), st.booleans(), floats, st.just((1,))
     ),
@@ -148,6 +150,8 @@ def test_each_kind_has_one_text_form(name: str, value: object, text: str) -> Non
         ("rights", "-1"),
         ("text", "1"),
         ("bare", "1"),
+        ("bare", "%22ab%22"),
+        ("bare", "%7B%22a%22%3A1%7D"),
         ("bare", "%5Bnull%5D"),
         ("bare", "%5B%7B%7D%5D"),
         ("bare", "%5B" * 1300),
@@ -158,6 +162,9 @@ def test_each_kind_has_one_text_form(name: str, value: object, text: str) -> Non
         ("ints", "%5Btrue%5D"),
         ("ints", "%5B%221%22%5D"),
         ("mixed", "%5B%5D"),
+        ("uuids", "%5B10%5D"),
+        ("uuids", "%5Bnull%5D"),
+        ("uuids", "%5B%5B%5D%5D"),
         ("str", "x" * 1025),
         ("str", "a%0Ab"),
         ("str", "%ED%A0%80"),

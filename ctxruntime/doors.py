@@ -113,17 +113,18 @@ class Door(Scope[R_co], Generic[R_co, L]):
         entries = (layer for layer in in_effect() if layer.door is self or layer in self.opened)
         return cast("L | None", next(entries, None))
 
-    def end(self, entry: L | None) -> None:
-        """End one entry, or the newest that is open; one that has ended already is left alone."""
+    def end(self, entry: L | None) -> bool:
+        """End one entry, or the newest that is open; tell whether there was one that had not ended."""
         with amending():
             if entry is None:
                 entry = next((entry for entry in reversed(self.opened) if not has_ended(entry)), None)
-            if entry not in self.opened:
-                return
+            if entry is None or entry not in self.opened:
+                return False
             self.opened.remove(entry)
         self.leave(entry)
         if entry.door is self:
             entry.door = None  # whoever holds it closes it alone
+        return True
 
     def leave(self, layer: L) -> None:
         """End one entry."""

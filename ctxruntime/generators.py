@@ -43,7 +43,6 @@ class Held:
     __slots__ = ("above", "base", "entered", "on_end")
 
     def __init__(self, base: Layer, on_end: Callable[[Layer], None] | None = None) -> None:
-        base.token = HELD
         self.entered: Layer = base
         self.base: Layer = base
         """The layer that was entered; once that was left, one that lets through what the stepper has in effect."""
@@ -128,6 +127,7 @@ def _drive(body: Generator[Y, S, R], held: Held, *, ends: bool) -> Generator[Y, 
                     base.token = HELD
                 else:
                     held.suspend(token)
+                del token  # it knows the consumer's layer
             try:
                 given = yield item
                 step = send

@@ -303,9 +303,10 @@ def derive(parent: Layer, binds: Bits = 0) -> Derived:
     else:
         layer.parent = parent
         with _lock:  # an amend between the copy and the registration would be lost
+            token = parent.token
             if not parent.left_elsewhere:
                 _copy(parent, layer)
-            if parent.left_elsewhere:  # also if just now, with half of it copied
+            if parent.left_elsewhere or parent.token is not token:  # left with half of it copied, maybe settled too
                 _copy_raw(parent, layer)
             derived = parent.derived
             if derived is None:

@@ -192,8 +192,9 @@ class Turn(Layer, Scope["Turn"]):
         elif self in door.opened:
             door.end(self)
         else:
-            entry = self._entry_here(door) or (door.opened[-1] if door.opened else self)
-            leave(self) if entry is self else door.end(entry)
+            entry = self._entry_here(door)
+            if entry is self or not door.end(entry):
+                leave(self)
 
     def __call__(self, fn: F, /) -> F:
         """Decorate a function of any kind: each call is a turn of its own."""

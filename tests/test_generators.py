@@ -7,6 +7,7 @@ import gc
 import inspect
 import logging
 import threading
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from contextvars import Context, copy_context
 from typing import Any
@@ -485,3 +486,141 @@ def test_stop_iteration_of_the_body_is_an_error_as_always() -> None:
 
     with pytest.raises(RuntimeError, match="generator raised StopIteration"):
         list(body())
+
+
+def close_own() -> None:
+    turn = ctx.current_turn()
+    assert turn is not None
+    turn.close()
+    turn.close()
+    assert turn.ended
+
+
+@inner
+def closing() -> Iterator[Any]:
+    yield here()
+    close_own()
+    yield here()
+    with ctx.bind(session_id="nested"):
+        yield here()
+    yield here()
+
+
+@inner
+async def aclosing() -> AsyncIterator[Any]:
+    for seen in closing_steps():
+        yield seen
+        await asyncio.sleep(0)
+
+
+def closing_steps() -> Iterator[Any]:
+    yield here()
+    close_own()
+    yield here()
+    with ctx.bind(session_id="nested"):
+        yield here()
+    yield here()
+
+
+def test_body_that_closes_its_turn_has_its_consumers_state_from_then_on() -> None:
+    """A generator's body can end its own turn: the rest sees what whoever steps it has in effect, and binds alike."""
+    with ctx.session(session_id="outer"):
+        seen = [(inside, here()) for inside in closing()]
+
+    assert [inside for inside, _ in seen] == ["inner", "outer", "nested", "outer"]
+    assert {outside for _, outside in seen} == {"outer"}
+
+
+def test_bind_made_after_closing_in_one_step_is_kept_from_the_consumer() -> None:
+    """What a body binds in the very step in which it ends its turn is in effect in the body alone."""
+
+    @inner
+    def body() -> Iterator[Any]:
+        close_own()
+        with ctx.bind(session_id="nested"):
+            yield here()
+            yield here()
+
+    with ctx.session(session_id="outer"):
+        seen = [(inside, here()) for inside in body()]
+        assert here() == "outer"
+
+    assert seen == [("nested", "outer"), ("nested", "outer")]
+
+
+@pytest.mark.asyncio
+async def test_async_body_that_closes_its_turn_has_its_consumers_state_from_then_on() -> None:
+    """An async generator's body can end its own turn as a generator's can."""
+    with ctx.session(session_id="outer"):
+        seen = [(inside, here()) async for inside in aclosing()]
+
+    assert [inside for inside, _ in seen] == ["inner", "outer", "nested", "outer"]
+    assert {outside for _, outside in seen} == {"outer"}
+
+
+@pytest.mark.asyncio
+async def test_coroutine_that_closes_its_turn_has_its_callers_state_from_then_on() -> None:
+    """A coroutine's body can end its own turn, at once and over each await that follows."""
+
+    @inner
+    async def body() -> list[Any]:
+        seen = [here()]
+        close_own()
+        for _ in range(2):
+            seen.append(here())
+            await asyncio.sleep(0)
+        return seen
+
+    with ctx.session(session_id="outer"):
+        assert await body() == ["inner", "outer", "outer"]
+        assert here() == "outer"
+
+
+def test_turn_of_a_suspended_body_is_closed_from_elsewhere() -> None:
+    """A held turn that is closed between two steps, from any thread, is over in the body's next step."""
+    turns: list[ctx.Turn | None] = []
+
+    @inner
+    def body() -> Iterator[Any]:
+        turns.append(ctx.current_turn())
+        with ctx.bind(user_id="u1"):
+            yield here()
+        yield here()
+
+    with ctx.session(session_id="outer"):
+        steps = body()
+        assert next(steps) == "inner"
+        turn = turns[0]
+        assert turn is not None
+        in_thread(turn.close)
+        assert turn.ended
+        assert here() == "outer"
+        assert list(steps) == ["outer"]
+        assert here() == "outer"
+
+
+def test_turn_of_a_body_is_entered_again_as_another() -> None:
+    """Entering the turn of a decorated body inside of it is a turn of its own."""
+
+    @inner
+    def body() -> Iterator[bool]:
+        turn = ctx.current_turn()
+        assert turn is not None
+        with turn as again:
+            yield again is not turn
+            yield ctx.current_turn() is again
+        yield ctx.current_turn() is turn
+
+    assert list(body()) == [True, True, True]
+
+
+def test_suspended_body_keeps_no_consumer_alive() -> None:
+    """A generator that is not stepped holds nothing of the turn in which it was stepped last."""
+    steps = counting()
+    with ctx.session(session_id="outer") as turn:
+        next(steps)
+    gone = weakref.ref(turn)
+    del turn
+
+    assert gone() is None
+    steps.close()

@@ -312,3 +312,22 @@ def test_threads_have_separate_turns() -> None:
         thread.join()
 
     assert seen == {name: {"session_id": name, "scope_own5": name} for name in "ab"}
+
+
+@pytest.mark.parametrize("enter", [ctx.session, ctx.session.join, ctx.bind, ctx.amend, ctx.Turn().amend])
+@pytest.mark.parametrize("key", [ctx.SESSION_ID, TENANT, OWN[-1]], ids=["built in", "own", "further"])
+@pytest.mark.parametrize("first", ["a", None], ids=["value", "None"])
+def test_key_that_is_given_twice_is_refused(enter: Any, key: ctx.Key[str], first: str | None) -> None:
+    """A key given by object and by name at once is refused as an argument given twice is; no value is shown."""
+    message = f"^key '{key.name}' is given twice: give it once, by key or by name$"
+    with ctx.session(user_id="u1"):
+        with pytest.raises(ctx.InvalidValueError, match=message):
+            enter({key: first}, **{key.name: "b"})
+        assert dict(ctx.current()) == {"user_id": "u1"}
+
+
+def test_built_in_key_given_by_object_is_as_given_by_name() -> None:
+    """A session takes its built-in keys by object too, with others by name."""
+    with ctx.session({ctx.SESSION_ID: "s1", TENANT: "t1"}, user_id="u1") as turn:
+        assert turn is ctx.current_turn()
+        assert dict(ctx.current()) == {"session_id": "s1", "scope_tenant": "t1", "user_id": "u1"}

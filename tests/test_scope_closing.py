@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import ctxruntime as ctx
+from ctxruntime import layers
 
 
 def elsewhere(act: Callable[[], object]) -> None:
@@ -148,3 +150,65 @@ def test_an_enum_member_that_can_be_called_is_a_value() -> None:
     key = ctx.Key("closing_shade", Shade)
     with ctx.bind({key: Shade.DARK}):
         assert key.get() is Shade.DARK
+
+
+def test_bind_while_the_turn_is_left_elsewhere_is_of_one_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bind that is made just as another thread leaves the turn inherits from that turn alone."""
+    outer, inner = ctx.session(session_id="A", user_id="uA"), ctx.session(session_id="B", user_id="uB")
+    copy = layers._copy
+
+    def copy_meanwhile(parent: Any, layer: Any) -> None:
+        elsewhere(inner.close)
+        copy(parent, layer)
+
+    with outer:
+        inner.open()
+        monkeypatch.setattr(layers, "_copy", copy_meanwhile)
+        with ctx.bind(frontend="f"):
+            assert dict(ctx.current()) == {"session_id": "B", "user_id": "uB", "frontend": "f"}
+        assert ctx.SESSION_ID.get() == "A"
+
+
+def test_turn_closed_by_two_threads_at_once_is_closed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads that close one turn in the same moment leave it as one does."""
+    turn = ctx.session(session_id="s1").open()
+    in_effect = layers.in_effect
+
+    def closed_meanwhile() -> Iterator[layers.Layer]:
+        monkeypatch.setattr(layers, "in_effect", in_effect)
+        elsewhere(turn.close)
+        return in_effect()
+
+    monkeypatch.setattr(layers, "in_effect", closed_meanwhile)
+    elsewhere(turn.close)
+
+    assert turn.ended
+    assert ctx.SESSION_ID.get(None) is None
+    assert type(turn) is ctx.Turn
+
+
+@pytest.mark.parametrize("scope", [ctx.session(session_id="s1"), ctx.bind(session_id="s1")], ids=["session", "bind"])
+def test_closes_by_two_threads_at_once_end_two_entries(scope: Any) -> None:
+    """Each of two closes from two threads ends an entry of its own."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    together = threading.Barrier(2)
+
+    def close() -> None:
+        together.wait()
+        scope.close()
+
+    try:
+        for _ in range(300):
+            for _ in range(3):
+                scope.open()
+            threads = [threading.Thread(target=close) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert ctx.SESSION_ID.get() == "s1"
+            scope.close()
+            assert ctx.SESSION_ID.get(None) is None
+    finally:
+        sys.setswitchinterval(interval)

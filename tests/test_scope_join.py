@@ -215,3 +215,32 @@ def test_join_refused_half_way_leaves_the_turn_as_it_was() -> None:
             ctx.session.join(session_id="s1", user_id="a\nb", **K1).open()
         assert dict(ctx.current()) == K1
     assert turn.ended
+
+
+def test_turn_of_a_join_is_entered_again_as_a_turn() -> None:
+    """The turn that a join entered makes another turn when it is entered again, open or not; it never joins itself."""
+    scope = ctx.session.join(**K1)
+    with scope as turn:
+        with turn as again:
+            assert again is not turn
+            assert ctx.current_turn() is again
+            assert dict(ctx.current()) == K1
+        assert again.ended
+        assert not turn.ended
+        assert ctx.current_turn() is turn
+    assert turn.ended
+    with turn as later:
+        assert later is not turn
+
+
+def test_join_is_left_after_its_turn_was_amended_and_closed() -> None:
+    """A turn that a join entered, amended and closed, is no longer what the scope object closes next."""
+    scope = ctx.session.join(**K1)
+    first = scope.open()
+    with ctx.session(**S1):
+        second = scope.open()
+        second.amend(user_id="u1")
+        second.close()
+        scope.close()
+    assert (first.ended, second.ended) == (True, True)
+    assert dict(ctx.current()) == {}

@@ -258,3 +258,96 @@ def test_links_to_another_variable_are_another_key() -> None:
     with pytest.raises(ctx.DuplicateKeyError, match="another link"):
         ctx.Key("links_chat", str, link=Link(ContextVar[Any]("links_other"), unset=""))
     assert ctx.Key("links_chat", str, link=Link(VAR, unset="")) is CHAT
+
+
+def test_amend_inside_a_snapshot_stays_in_the_variable() -> None:
+    """After a snapshot of the turn is left, the variable holds what was amended inside, as the turn does."""
+    with ctx.session({CHAT: "c1"}):
+        with ctx.capture():
+            ctx.amend({CHAT: "c2"})
+            assert VAR.get() == "c2"
+        assert (VAR.get(), CHAT.get()) == ("c2", "c2")
+
+
+def test_amend_of_the_turn_inside_a_bind_shows_on_leaving_it() -> None:
+    """After a bind is left, the variable holds the turn's value, also if it was amended meanwhile."""
+    with ctx.session({CHAT: "c1"}) as turn:
+        with ctx.bind({CHAT: "inner"}):
+            turn.amend({CHAT: "c2"})
+            turn.amend({CHAT: None})
+            turn.amend({CHAT: "c3"})
+            assert VAR.get() == "inner"
+        assert (VAR.get(), CHAT.get()) == ("c3", "c3")
+
+
+def test_amend_inside_a_carried_generator_stays_in_the_variable() -> None:
+    """Between the steps of a carried generator the variable holds what its body amended in the turn."""
+
+    def body() -> Iterator[str]:
+        ctx.amend({CHAT: "c2"})
+        yield VAR.get()
+
+    with ctx.session({CHAT: "c1"}):
+        assert next(ctx.carry(body)()) == "c2"
+        assert (VAR.get(), CHAT.get()) == ("c2", "c2")
+
+
+def test_amend_inside_a_snapshot_elsewhere_is_undone_there() -> None:
+    """Where the turn is not in effect around the snapshot, the variable is the host's again on leaving."""
+    with ctx.session({CHAT: "c1"}):
+        snapshot = ctx.capture()
+    with ctx.session({CHAT: "other"}):
+        with snapshot:
+            ctx.amend({CHAT: "c2"})
+        assert VAR.get() == "other"
+    with snapshot:
+        ctx.amend({CHAT: "c3"})
+    assert VAR.get() == ""
+
+
+def test_join_writes_what_it_adds() -> None:
+    """A joined door writes what it adds to the turn, and leaves it there for the turn's other doors."""
+    with ctx.session(session_id="s1"):
+        with ctx.session.join({CHAT: "c1"}, session_id="s1"):
+            assert (VAR.get(), CHAT.get()) == ("c1", "c1")
+        assert (VAR.get(), CHAT.get()) == ("c1", "c1")
+
+
+def test_join_that_adds_nothing_leaves_the_variable() -> None:
+    """A joined door does not write over what the host put into the variable."""
+    with ctx.session(session_id="s1"):
+        token = VAR.set("host's")
+        with ctx.session.join(session_id="s1"):
+            assert VAR.get() == "host's"
+        assert VAR.get() == "host's"
+        VAR.reset(token)
+
+
+def test_turn_amended_from_outside_leaves_the_variable() -> None:
+    """Amending a turn that is not in effect here does not touch the variable here."""
+    with ctx.session({CHAT: "c1"}) as turn:
+        pass
+    token = VAR.set("host's")
+    turn.amend({CHAT: "c2"})
+    assert VAR.get() == "host's"
+    VAR.reset(token)
+    with ctx.session({CHAT: "other"}):
+        turn.amend({CHAT: "c3"})
+        assert VAR.get() == "other"
+
+
+def test_decorated_body_that_closes_its_turn_gives_the_variable_back() -> None:
+    """A generator's body that ends its own turn has the variable as its consumer has it from then on."""
+
+    @ctx.session({CHAT: "inner"})
+    def body() -> Iterator[str]:
+        yield VAR.get()
+        turn = ctx.current_turn()
+        assert turn is not None
+        turn.close()
+        yield VAR.get()
+        yield VAR.get()
+
+    with ctx.session({CHAT: "outer"}):
+        assert list(body()) == ["inner", "outer", "outer"]
+        assert VAR.get() == "outer"

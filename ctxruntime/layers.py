@@ -217,7 +217,7 @@ def leave(layer: Layer) -> None:
         return
     if _get() is layer:
         try:
-            _reset(cast("Token[Layer]", token))  # HELD is the TypeError below
+            _reset(token)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # HELD: a TypeError
         except (ValueError, RuntimeError, TypeError):
             pass  # another context's: it unbinds itself when it reads next
         else:

@@ -24,6 +24,38 @@ SHIPPED: Final = frozenset(
         "logging.handlers.QueueListener._monitor",
         "asyncio.base_events.BaseEventLoop.run_forever",
         "uvloop.loop.Loop.run_forever",
+        # Pools of others, whose jobs come with a context of their own or by a queue.
+        "aiosqlite.core._connection_worker_thread",
+        "aiosqlite.core.Connection",  # up to 0.21 a thread itself
+        "anyio._backends._asyncio.WorkerThread",
+        "gevent._monitor.PeriodicMonitoringThread",
+        "joblib.externals.loky.process_executor._ExecutorManagerThread",
+        "trio._core._thread_cache.WorkerThread._work",
+        # Exporters, pollers and writers that libraries start when they are first used.
+        "apscheduler.schedulers.blocking.BlockingScheduler._main_loop",
+        "langfuse._task_manager.media_upload_consumer.MediaUploadConsumer",
+        "langfuse._task_manager.score_consumer.ScoreConsumer",
+        "langfuse._utils.prompt_cache.PromptCacheRefreshConsumer",
+        "langsmith._internal._background_thread.tracing_control_thread_func",
+        "langsmith._internal._background_thread.tracing_control_thread_func_compress_parallel",
+        "langsmith._internal._background_thread._tracing_sub_thread_func",
+        "loguru._handler.Handler._queued_writer",
+        "mlflow.tracing.export.async_export_queue.AsyncTraceExportQueue._consumer_loop",
+        "mlflow.tracing.export.span_batcher.SpanBatcher._worker_loop",
+        "opentelemetry.sdk._shared_internal.BatchProcessor.worker",
+        "opentelemetry.sdk.metrics._internal.export.PeriodicExportingMetricReader._ticker",
+        "opentelemetry.sdk.trace.export.BatchSpanProcessor.worker",  # up to 1.32
+        "posthog.consumer.Consumer",
+        "posthog.poller.Poller",
+        "psycopg_pool.pool.ConnectionPool.worker",
+        "psycopg_pool.sched.Scheduler.run",
+        "pymongo.periodic_executor.PeriodicExecutor._run",
+        "sentry_sdk._batcher.Batcher._flush_loop",
+        "sentry_sdk.monitor.Monitor._ensure_running.<locals>._thread",
+        "sentry_sdk.sessions.SessionFlusher._ensure_running.<locals>._thread",
+        "sentry_sdk.worker.BackgroundWorker._target",
+        "tqdm._monitor.TMonitor",
+        "watchdog.utils.BaseThread",
     }
 )
 """What no program wants otherwise."""
@@ -56,10 +88,11 @@ def is_denied(thread: Thread) -> bool:
 
 
 def is_denied_target(target: Any) -> bool:
-    """Tell whether what a thread runs names one that must be born with nothing."""
+    """Tell whether what a thread runs (a callable object: its class) must be born with nothing."""
     while isinstance(target, partial):
         target = target.func
-    return _is_listed(getattr(target, "__func__", target))
+    target = getattr(target, "__func__", target)
+    return _is_listed(target if hasattr(target, "__name__") else type(target))
 
 
 def _is_listed(found: Any) -> bool:

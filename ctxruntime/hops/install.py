@@ -33,11 +33,15 @@ _HOPS: Final = (
     ("gevent.threadpool", "ctxruntime.hops.greenlets:gevent_threadpool_patches"),
 )
 """What is patched once it is imported, and by what."""
-_OPT_IN: Final = (("subprocess", "ctxruntime.hops.subprocesses:patches"),)
+_OPT_IN: Final = (
+    ("subprocess", "ctxruntime.hops.subprocesses:patches"),
+    ("gevent.subprocess", "ctxruntime.hops.subprocesses:gevent_patches"),
+    ("uvloop", "ctxruntime.hops.subprocesses:uvloop_patches"),
+)
 
 _lock = RLock()
 _patches: Final[dict[str, Sequence[Undoable]]] = {}
-"""By what is patched: made once, so that an undone patch that somebody wrapped is woken up, not put in twice."""
+"""By what makes them: made once, so that an undone patch that somebody wrapped is woken up, not put in twice."""
 _awaited: Final[set[str]] = set()
 _installed: Installation | None = None
 
@@ -73,13 +77,14 @@ class Installation:
     @property
     def patched(self) -> tuple[str, ...]:
         """The modules that are patched now; what is not imported yet follows when it is."""
-        return tuple(name for name in self._hops if name in _patches) if self.active else ()
+        made = (name for source, name in self._hops.items() if source in _patches)
+        return tuple(dict.fromkeys(made)) if self.active else ()
 
     def uninstall(self) -> None:
         """Put back what was there; again is harmless.
 
-        Flows that took their state over before keep it. If somebody has wrapped what we put in place, theirs stays, and ours
-        passes every call on.
+        Flows that took their state over before keep it. If somebody has wrapped what we put in place, theirs
+        stays, and ours passes every call on.
         """
         global _installed
         with _lock:
@@ -87,9 +92,9 @@ class Installation:
                 return
             _installed = None
             denied.reset()
-            for name in reversed(self._hops):
-                for patch in _patches.get(name, ()):
-                    with guard(f"uninstall {name}"):
+            for source in reversed(self._hops):
+                for patch in _patches.get(source, ()):
+                    with guard(f"uninstall {source}"):
                         patch.undo()
 
     def __enter__(self) -> Installation:
@@ -108,26 +113,27 @@ class Installation:
 
     def _add(self, hops: Iterable[tuple[str, str]]) -> None:
         for name, source in hops:
-            if name not in self._hops:
-                self._hops[name] = source
-                if name in sys.modules:
-                    self._imported(name)
-                elif name not in _awaited:
-                    _awaited.add(name)
-                    register_post_import_hook(_imported, name)
+            self._hops[source] = name
+            if name in sys.modules:
+                _put_in_place(source)
+            elif name not in _awaited:
+                _awaited.add(name)
+                register_post_import_hook(_imported, name)
 
     def _imported(self, name: str) -> None:
-        if name in self._hops and name not in _patches:
-            with guard(f"install {name}"):
-                module, function = self._hops[name].split(":")
-                make: Callable[[], Sequence[Undoable]] = getattr(import_module(module), function)
-                _patches[name] = make()
-        _apply(_patches.get(name, ()), name)
+        for source, awaited in self._hops.items():
+            if awaited == name:
+                _put_in_place(source)
 
 
-def _apply(patches: Iterable[Undoable], name: str) -> None:
-    for patch in patches:
-        with guard(f"install {name}"):
+def _put_in_place(source: str) -> None:
+    with guard(f"install {source}"):
+        if source not in _patches:
+            module, function = source.split(":")
+            make: Callable[[], Sequence[Undoable]] = getattr(import_module(module), function)
+            _patches[source] = make()
+    for patch in _patches.get(source, ()):
+        with guard(f"install {source}"):
             patch.apply()
 
 

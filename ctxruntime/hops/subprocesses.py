@@ -11,16 +11,14 @@ put into the environment behind `os.environ`; one whose environment was changed 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any, Final
 
 from ctxruntime.hops.patching import Patch, guard
 from ctxruntime.wire import child_env
 
-__all__ = ["patches"]
+__all__ = ["gevent_patches", "patches", "uvloop_patches"]
 
 _ENV: Final = 10  # the position of `env` among Popen's arguments, `self` not counted; the same since Python 2
 
@@ -29,31 +27,27 @@ AnyCallable = Callable[..., Any]
 
 
 def patches() -> list[Patch]:
-    """Return the patches, not applied yet, that give child processes what is in effect where they are started.
+    """Return the patch, not applied yet, that gives children what is in effect where `subprocess` starts them.
 
-    A child whose environment needs no change gets exactly what the caller gave, None included. uvloop is imported
-    if it is installed: a process started by one of its loops would else get what is stale. gevent is covered if it
-    was imported, and has patched what it patches, before this.
+    A child whose environment needs no change gets exactly what the caller gave, None included.
     """
     import subprocess
 
-    owners: list[type] = [subprocess.Popen]
-    theirs = getattr(sys.modules.get("gevent.subprocess"), "Popen", subprocess.Popen)
-    if theirs is not subprocess.Popen:  # else gevent has put its own there already
-        owners.append(theirs)
-    found = [Patch(owner, "__init__", _starting) for owner in owners]
-    loop = _uvloop()
-    if loop is not None:
-        found += [Patch(loop, name, _spawning) for name in ("subprocess_exec", "subprocess_shell")]
-    return found
+    return [Patch(subprocess.Popen, "__init__", _starting)]
 
 
-def _uvloop() -> type | None:
-    with guard("subprocesses: import of uvloop"):
-        if find_spec("uvloop") is not None:
-            loop: type = import_module("uvloop").Loop
-            return loop
-    return None
+def gevent_patches() -> list[Patch]:
+    """Return the same for gevent's `Popen`, where it has not been put in the place of `subprocess`'s already."""
+    import subprocess
+
+    theirs: type = import_module("gevent.subprocess").Popen
+    return [] if theirs is subprocess.Popen else [Patch(theirs, "__init__", _starting)]
+
+
+def uvloop_patches() -> list[Patch]:
+    """Return the same for the processes that uvloop's loops start by themselves."""
+    loop: type = import_module("uvloop").Loop
+    return [Patch(loop, name, _spawning) for name in ("subprocess_exec", "subprocess_shell")]
 
 
 def _starting(original: AnyCallable) -> AnyCallable:

@@ -17,6 +17,7 @@ import trio
 
 import ctxruntime as ctx
 from ctxruntime.hops import subprocesses
+from ctxruntime.hops.install import Installation, install
 from ctxruntime.hops.patching import Patch, fault_counts
 
 TENANT = ctx.Key("subprocesses_tenant", wire=True)
@@ -29,14 +30,12 @@ SHELL = " ".join(f"'{part}'" if " " in part else part for part in COMMAND).repla
 
 
 @pytest.fixture(autouse=True)
-def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Patch]]:
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
     for name in CARRIERS:
         monkeypatch.delenv(name, raising=False)
     was = subprocess.Popen.__init__
-    patches = [patch.apply() for patch in subprocesses.patches()]
-    yield patches
-    for patch in patches:
-        patch.undo()
+    with install(subprocesses=True) as installation:
+        yield installation
     assert subprocess.Popen.__init__ is was
 
 
@@ -96,7 +95,8 @@ def on_trio(work: Callable[..., Any]) -> Callable[..., str]:
 
 def on_uvloop(work: Callable[..., Any]) -> Callable[..., str]:
     def run(**options: Any) -> str:
-        uvloop = pytest.importorskip("uvloop", reason="not made for this platform")
+        import uvloop
+
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return str(runner.run(work(**options)))
 
@@ -166,11 +166,10 @@ def test_each_turn_tells_its_own_children() -> None:
 
 
 @pytest.fixture
-def seen(installed: list[Patch]) -> Iterator[list[Any]]:
+def seen(installed: Installation) -> Iterator[list[Any]]:
     """What reaches the attribute that was there before ours: the arguments of each start."""
     calls: list[Any] = []
-    for patch in installed:
-        patch.undo()
+    installed.uninstall()
 
     def recording(original: Any) -> Any:
         def __init__(self: object, /, *args: Any, **kwargs: Any) -> None:
@@ -222,14 +221,13 @@ def refusal(env: Any) -> str:
 
 
 @pytest.mark.parametrize("env", [3, {"BAGGAGE": 3}, {"BAGGAGE": object(), "A": "b"}, "text"])
-def test_a_fault_of_ours_leaves_the_start_to_subprocess(env: Any, installed: list[Patch]) -> None:
+def test_a_fault_of_ours_leaves_the_start_to_subprocess(env: Any, installed: Installation) -> None:
     """An environment that we cannot read is given on as it is, and refused by `subprocess` in its own words."""
     before = fault_counts().get("subprocesses: Popen", 0)
 
     with ctx.session({TENANT: "acme"}):
         said = refusal(env)
-        for patch in installed:
-            patch.undo()
+        installed.uninstall()
         assert said == refusal(env)
 
     assert fault_counts()["subprocesses: Popen"] == before + 1
@@ -267,10 +265,9 @@ def test_a_class_of_the_hosts_is_covered() -> None:
         assert json.loads(process.communicate(timeout=60)[0]) == ["subprocesses_tenant=acme", None, None]
 
 
-def test_undone_patches_tell_nothing(installed: list[Patch]) -> None:
+def test_undone_patches_tell_nothing(installed: Installation) -> None:
     """After the undo, a child inherits what it always did."""
-    for patch in installed:
-        patch.undo()
+    installed.uninstall()
 
     with ctx.session({TENANT: "acme"}):
         assert [json.loads(way())[0] for way in WAYS.values() if way is not WAYS["trio"]] == [None] * (len(WAYS) - 1)
@@ -292,12 +289,12 @@ def test_popen_looks_as_it_did() -> None:
 
 GEVENT = """
 import json, subprocess, sys
-import gevent.subprocess
-{monkey}
 import ctxruntime as ctx
-from ctxruntime.hops import subprocesses
+{first}
+import gevent.subprocess
+{then}
 TENANT = ctx.Key("subprocesses_tenant", wire=True)
-patches = [patch.apply() for patch in subprocesses.patches()]
+{last}
 command = [sys.executable, "-c", "import os; print(os.environ.get('BAGGAGE'))"]
 with ctx.session({{TENANT: "acme"}}):
     for module in (subprocess, gevent.subprocess):
@@ -305,11 +302,17 @@ with ctx.session({{TENANT: "acme"}}):
 """
 
 
-@pytest.mark.parametrize("monkey", ["", "import gevent.monkey; gevent.monkey.patch_all()"], ids=["plain", "patched"])
-def test_children_of_gevent_are_told(monkey: str) -> None:
-    """gevent's own Popen is covered, where it took the place of the standard one and where it did not."""
-    pytest.importorskip("gevent", reason="not made for this interpreter")
-    program = GEVENT.format(monkey=monkey)
+INSTALL, MONKEY = "ctx.install(subprocesses=True)", "import gevent.monkey; gevent.monkey.patch_all()"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "last"),
+    [("", "", INSTALL), (MONKEY, "", INSTALL), (INSTALL, "", ""), (INSTALL, MONKEY, "")],
+    ids=["installed last", "patched and installed", "installed first", "installed and patched"],
+)
+def test_children_of_gevent_are_told(first: str, then: str, last: str) -> None:
+    """gevent's own Popen is covered, whether it took the place of the standard one or not, before ours or after."""
+    program = GEVENT.format(first=first, then=then, last=last)
 
     told = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False, timeout=60

@@ -193,7 +193,7 @@ class Turn(Layer, Scope["Turn"]):
             door.end(self)
         else:
             entry = self._entry_here(door)
-            if entry is self or not door.end(entry):
+            if entry is self or not (door.end(entry) or entry):
                 leave(self)
 
     def __call__(self, fn: F, /) -> F:

@@ -1,11 +1,11 @@
 """How a scope gets across: from one task, thread, pool, callback or process to another.
 
-    from ctxruntime import carry, install
-    from ctxruntime.hops import Executor
+from ctxruntime import carry, install
+from ctxruntime.hops import Executor
 
-    install()                       # every hop of the process, or, for those who patch nothing:
-    pool = Executor()               # a ThreadPoolExecutor that carries
-    Thread(target=carry(work))      # one function, generator, async generator or coroutine
+install()                       # every hop of the process, or, for those who patch nothing:
+pool = Executor()               # a ThreadPoolExecutor that carries
+Thread(target=carry(work))      # one function, generator, async generator or coroutine
 """
 
 from __future__ import annotations

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
-import sys
 from _thread import RLock
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from types import ModuleType, TracebackType
-from typing import Final, final
-
-from wrapt import register_post_import_hook
+from typing import Final, TypeAlias, cast, final
 
 from ctxruntime.hops import denied
 from ctxruntime.hops.patching import Undoable, guard
+from ctxruntime.hops.watching import Watch
+
+__all__ = ["Installation", "install", "installed"]
 
 SWITCH: Final = "CTXRUNTIME_DISABLED"
 """The environment variable that makes `install()` do nothing, if it is `1`, `true`, `yes` or `on`."""
 
-_HOPS: Final = (
+Hops: TypeAlias = tuple[tuple[str, str], ...]
+"""Modules, each with what makes the patches of it."""
+
+_HOPS: Final[Hops] = (
     ("threading", "ctxruntime.hops.threads:patches"),
     ("concurrent.futures.thread", "ctxruntime.hops.pools:patches"),
     ("concurrent.futures.process", "ctxruntime.hops.processes:executor_patches"),
@@ -32,8 +35,7 @@ _HOPS: Final = (
     ("gevent.pool", "ctxruntime.hops.greenlets:gevent_pool_patches"),
     ("gevent.threadpool", "ctxruntime.hops.greenlets:gevent_threadpool_patches"),
 )
-"""What is patched once it is imported, and by what."""
-_OPT_IN: Final = (
+_OPT_IN: Final[Hops] = (
     ("subprocess", "ctxruntime.hops.subprocesses:patches"),
     ("gevent.subprocess", "ctxruntime.hops.subprocesses:gevent_patches"),
     ("uvloop", "ctxruntime.hops.subprocesses:uvloop_patches"),
@@ -42,7 +44,6 @@ _OPT_IN: Final = (
 _lock = RLock()
 _patches: Final[dict[str, Sequence[Undoable]]] = {}
 """By what makes them: made once, so that an undone patch that somebody wrapped is woken up, not put in twice."""
-_awaited: Final[set[str]] = set()
 _installed: Installation | None = None
 
 
@@ -63,11 +64,13 @@ class Installation:
     As a context manager it ends when the outermost of its blocks is left.
     """
 
-    __slots__ = ("_depth", "_hops")
+    __slots__ = ("_depth", "_in_place", "_wanted", "_watch")
 
     def __init__(self) -> None:
         self._depth = 0
-        self._hops: dict[str, str] = {}
+        self._wanted: dict[str, str] = {}  # modules, by what makes the patches of them
+        self._in_place: dict[str, str] = {}
+        self._watch = Watch((name for name, _ in _HOPS + _OPT_IN), self._imported)
 
     @property
     def active(self) -> bool:
@@ -77,8 +80,7 @@ class Installation:
     @property
     def patched(self) -> tuple[str, ...]:
         """The modules that are patched now; what is not imported yet follows when it is."""
-        made = (name for source, name in self._hops.items() if source in _patches)
-        return tuple(dict.fromkeys(made)) if self.active else ()
+        return tuple(dict.fromkeys(self._in_place.values()))
 
     def uninstall(self) -> None:
         """Put back what was there; again is harmless.
@@ -92,10 +94,12 @@ class Installation:
                 return
             _installed = None
             denied.reset()
-            for source in reversed(self._hops):
+            self._watch.stop()
+            for source in reversed(self._in_place):
                 for patch in _patches.get(source, ()):
                     with guard(f"uninstall {source}"):
                         patch.undo()
+            self._in_place.clear()
 
     def __enter__(self) -> Installation:
         self._depth += 1
@@ -111,36 +115,41 @@ class Installation:
     def __repr__(self) -> str:
         return f"<Installation {', '.join(self.patched) or 'not in place'}>"
 
-    def _add(self, hops: Iterable[tuple[str, str]]) -> None:
+    def add(self, hops: Hops) -> None:
+        """Patch what is imported of these, and the rest as it comes; can be called twice."""
         for name, source in hops:
-            self._hops[source] = name
-            if name in sys.modules:
-                _put_in_place(source)
-            elif name not in _awaited:
-                _awaited.add(name)
-                register_post_import_hook(_imported, name)
+            self._wanted[source] = name
+            if name not in self._watch.pending:
+                self._put_in_place(source)
+        self._watch.start()
 
-    def _imported(self, name: str) -> None:
-        for source, awaited in self._hops.items():
-            if awaited == name:
-                _put_in_place(source)
+    def _imported(self, module: ModuleType) -> None:
+        for source, name in self._wanted.items():
+            if name == module.__name__:
+                self._put_in_place(source)
+
+    def _put_in_place(self, source: str) -> None:
+        with _lock:
+            if not self.active:
+                return
+            if source not in _patches:
+                with guard(f"install {source}"):
+                    _patches[source] = _made_by(source)
+            self._in_place[source] = self._wanted[source]
+            for patch in _patches.get(source, ()):
+                with guard(f"install {source}"):
+                    patch.apply()
 
 
-def _put_in_place(source: str) -> None:
-    with guard(f"install {source}"):
-        if source not in _patches:
-            module, function = source.split(":")
-            make: Callable[[], Sequence[Undoable]] = getattr(import_module(module), function)
-            _patches[source] = make()
-    for patch in _patches.get(source, ()):
-        with guard(f"install {source}"):
-            patch.apply()
+def _made_by(source: str) -> Sequence[Undoable]:
+    module, function = source.split(":")
+    make: Callable[[], Sequence[Undoable]] = getattr(import_module(module), function)
+    return make()
 
 
-def _imported(module: ModuleType) -> None:
-    with _lock:
-        if _installed is not None:
-            _installed._imported(module.__name__)  # noqa: SLF001
+def installed() -> Installation | None:
+    """Return the installation in place; None where nothing is installed."""
+    return _installed
 
 
 def install(*, deny: Iterable[str] = (), subprocesses: bool = False, enabled: bool = True) -> Installation:
@@ -178,17 +187,19 @@ def install(*, deny: Iterable[str] = (), subprocesses: bool = False, enabled: bo
         if _installed is None:
             _installed = Installation()
         denied.extend(names)
-        _installed._add(_HOPS + _OPT_IN if subprocesses else _HOPS)  # noqa: SLF001
+        _installed.add(_HOPS)
+        if subprocesses:
+            _installed.add(_OPT_IN)
         return _installed
 
 
 def _checked(deny: Iterable[str]) -> list[str]:
     if isinstance(deny, str):
         raise TypeError(f"deny takes several names: write deny=({deny!r},)")
-    names = list(deny)
+    names: list[object] = list(deny)
     for name in names:
         if not isinstance(name, str):
             raise TypeError(f"deny takes qualified names, not {type(name).__name__}: give 'package.module.Class.run'")
         if "." not in name:
             raise ValueError(f"deny takes qualified names, and {name!r} has no module: give 'package.module.{name}'")
-    return names
+    return cast("list[str]", names)

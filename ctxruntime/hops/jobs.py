@@ -41,6 +41,7 @@ class WholeJob:
         self.context = copied_context()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it, in a copy of its own."""
         return self.context.copy().run(self.fn, *args, **kwargs)
 
 
@@ -55,6 +56,7 @@ class KeysJob:
         self.layer = current()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it, and give the caller its own state back."""
         current()  # what was left elsewhere is settled before something stands on top of it
         token = _set(self.layer)
         links = write_links(self.layer, LINKED)

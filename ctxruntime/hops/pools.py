@@ -47,7 +47,7 @@ class Executor(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Schedule a call as `ThreadPoolExecutor.submit` does, with the state of this flow."""
-        run = copied_context().run
+        run: Any = copied_context().run  # typed by variables of its own, which checkers do not match with ours
         if not THREADS_INHERIT:
             return super().submit(run, fn, *args, **kwargs)
         with cleared():  # a worker is started by the first job that needs it
@@ -70,7 +70,7 @@ def _carrying_submit(original: Callable[..., Any], patch: Patch) -> Callable[...
 
 
 def _carrying_map(original: Callable[..., Any]) -> Callable[..., Any]:
-    def map(self: AnyExecutor, fn: Callable[..., Any], *iterables: Iterable[Any], **options: Any) -> Any:  # noqa: A001
+    def map(self: AnyExecutor, fn: Callable[..., Any], *iterables: Iterable[Any], **options: Any) -> Any:
         if options.get("buffersize"):
             fn = WholeJob(fn) if _runs_in_threads(self) else job_for_process(fn)
         return original(self, fn, *iterables, **options)

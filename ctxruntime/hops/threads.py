@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import threading
 from collections.abc import Callable
 from contextvars import Context
 from threading import Thread, Timer

@@ -1,6 +1,6 @@
 """Run by test_composition: ours and others' patches, put in place and undone in the order that the arguments say.
 
-    composing.py OTHERS ORDER UNDONE      otel,sentry,ddtrace  before|after  ours|theirs
+composing.py OTHERS ORDER UNDONE      otel,sentry,ddtrace  before|after  ours|theirs
 """
 
 from __future__ import annotations

@@ -14,12 +14,14 @@ import threading
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ctxruntime as ctx
-from ctxruntime.hops import denied, install as module
+from ctxruntime.hops import denied
+from ctxruntime.hops import install as module
 from ctxruntime.hops.install import Installation, install
 from ctxruntime.hops.patching import fault_counts
 
@@ -90,13 +92,18 @@ def test_install_is_one_per_process() -> None:
 
 def test_outermost_block_undoes_it() -> None:
     """As a context manager it ends when the outermost block is left, however."""
-    with pytest.raises(LookupError), install() as outer:
-        with install() as inner:
-            assert inner is outer
-        assert outer.active
-        raise LookupError
+    outer = install()
+    with pytest.raises(LookupError), outer:
+        leave_by_an_error(outer)
 
     assert not outer.active
+
+
+def leave_by_an_error(outer: Installation) -> None:
+    with install() as inner:
+        assert inner is outer
+    assert outer.active
+    raise LookupError
 
 
 def test_install_again_after_uninstall() -> None:
@@ -252,3 +259,37 @@ def test_two_threads_install_at_once() -> None:
 
     assert len(set(map(id, installations))) == 1
     installations[0].uninstall()
+
+
+EVERYWHERE = """
+import concurrent.futures, multiprocessing, sys
+import ctxruntime as ctx
+
+def show(how):
+    print(how, ctx.SESSION_ID.get(None), flush=True)
+
+if __name__ == "__main__":
+    import gevent, greenlet
+    ctx.install()
+    with ctx.session(session_id="a"):
+        context = multiprocessing.get_context("spawn")
+        with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+            pool.submit(show, "job").result(60)
+        process = context.Process(target=show, args=("process",))
+        process.start()
+        process.join(60)
+        with context.Pool(1) as processes:
+            processes.apply(show, ("pool",))
+        greenlet.greenlet(show).switch("greenlet")
+        gevent.spawn(show, "gevent").join(10)
+"""
+
+
+def test_one_call_reaches_processes_and_greenlets(tmp_path: Path) -> None:
+    """One `install()` carries to other processes and to greenlets, too."""
+    program = tmp_path / "everywhere.py"
+    program.write_text(EVERYWHERE, encoding="utf-8")
+    ran = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False, timeout=100)
+
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines() == ["job a", "process a", "pool a", "greenlet a", "gevent a"]

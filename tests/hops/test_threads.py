@@ -306,7 +306,7 @@ def test_denied_target() -> None:
         poller.start()
         poller.join(10)
         _thread.start_new_thread(poll, (poller.answers,))
-        while len(poller.answers) < 2:  # noqa: ASYNC110  # there is nothing to join
+        while len(poller.answers) < 2:  # there is nothing to join
             threading.Event().wait(0.01)
 
     assert answers == [None, None]

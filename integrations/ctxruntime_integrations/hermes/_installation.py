@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias, final
 
+from ctxruntime.hops import install as hops
 from ctxruntime.hops.patching import Patch, guard
+from ctxruntime.hops.watching import Watch
 
 from . import _host, commands, entrypoints
-from ._watch import Watch
+from ._threads import DENIED
 
 __all__ = ["INSTALLATION", "POINTS", "PointState"]
 
@@ -31,6 +33,7 @@ class Installation:
 
     def __init__(self) -> None:
         self._watch: Watch | None = None
+        self._hops: hops.Installation | None = None
         self._patches: dict[_host.PatchPoint, Patch] = {}
 
     @property
@@ -41,6 +44,10 @@ class Installation:
     def start(self) -> None:
         """Patch what is imported, and the rest as it comes; can be called twice."""
         if self._watch is None:
+            others = hops.installed()
+            with guard("hermes: carry over every hop"):
+                installation = hops.install(deny=DENIED)
+                self._hops = installation if others is None else None
             self._watch = Watch({point.module for point in POINTS}, self._patch)
             self._watch.start()
         else:
@@ -51,6 +58,8 @@ class Installation:
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.stop()
+        if self._hops is not None:
+            self._hops.uninstall()
         for patch in self._patches.values():
             patch.undo()
 

@@ -1,6 +1,6 @@
-"""Act on a module of the host as soon as it is whole: now, or when its import ends.
+"""Act on a module as soon as it is whole: now, or when its import ends.
 
-Nothing of the host is imported here. A module is in one of three states: not imported; half imported, which
+Nothing is imported here. A module is in one of three states: not imported; half imported, which
 is in ``sys.modules`` while its code is still running, perhaps because it is what imports us; or whole.
 """
 
@@ -66,7 +66,7 @@ class Watch:
         """Hand a module over that is whole, if nobody has."""
         module = sys.modules.get(name)
         if module is not None and self._pending.pop(name, self) is None:
-            with guard(f"hermes: patch {name}"):
+            with guard(f"imports: {name}"):
                 self._ready(module)
 
     def find_spec(
@@ -74,7 +74,7 @@ class Watch:
     ) -> ModuleSpec | None:
         """Find what the other finders find, and be told when it is whole: ``sys.meta_path`` asks."""
         if self._pending:
-            with guard("hermes: watch imports"):
+            with guard("imports: watch"):
                 self.settle()
         if name not in self._pending:
             return None
@@ -82,7 +82,7 @@ class Watch:
             find_spec: Finder | None = getattr(finder, "find_spec", None)
             spec = find_spec(name, path, target) if find_spec and finder is not self else None
             if spec is not None:
-                with guard("hermes: watch imports"):
+                with guard("imports: watch"):
                     self._announce(spec)
                 return spec
         return None
@@ -103,7 +103,7 @@ class AnnouncingSpec(ModuleSpec):
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "_initializing" and not value:
-            with guard("hermes: watch imports"):
+            with guard("imports: watch"):
                 watch = vars(self).pop("_ctxruntime_watch", None)
                 self.__class__ = ModuleSpec  # type: ignore[assignment] # nothing is left to announce
                 if isinstance(watch, Watch):

@@ -13,16 +13,14 @@ from typing import Any
 import pytest
 
 from ctxruntime.hops.patching import fault_counts
+from ctxruntime.hops.watching import Watch
 
-Names = Callable[..., Any]  # a started Watch; importing the integration, which arms it, is left to the fixture
+Names = Callable[..., Any]  # a started Watch
 
 
 @pytest.fixture(autouse=True)
 def clean_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The test's modules are found in its own directory, and the import system is afterwards as before."""
-    from ctxruntime_integrations import hermes
-
-    hermes.uninstall()
     monkeypatch.syspath_prepend(tmp_path)
     before, finders = set(sys.modules), list(sys.meta_path)
     yield
@@ -51,8 +49,6 @@ def seen() -> list[tuple[str, bool]]:
 
 @pytest.fixture
 def watch(seen: list[tuple[str, bool]]) -> Iterator[Names]:
-    from ctxruntime_integrations.hermes._watch import Watch
-
     watches: list[Watch] = []
 
     def make(*names: str) -> Watch:
@@ -161,8 +157,6 @@ def test_module_keeps_its_loader_and_an_ordinary_spec(host: Any, watch: Names) -
 
 def test_error_of_the_callback_does_not_reach_the_importer(host: Any) -> None:
     """A fault of ours costs the patch, not the host's import."""
-    from ctxruntime_integrations.hermes._watch import Watch
-
     name = host("host_with_fault", "last = 1")
     watch = Watch([name], lambda module: 1 / 0)
     watch.start()
@@ -170,7 +164,7 @@ def test_error_of_the_callback_does_not_reach_the_importer(host: Any) -> None:
         assert importlib.import_module(name).last == 1
     finally:
         watch.stop()
-    assert fault_counts()[f"hermes: patch {name}"] == 1
+    assert fault_counts()[f"imports: {name}"] == 1
 
 
 def test_stopped_watch_reports_nothing(host: Any, watch: Names, seen: list[Any]) -> None:

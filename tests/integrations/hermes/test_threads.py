@@ -1,0 +1,60 @@
+"""Threads that Hermes keeps for the process are known by name, and the hops of a plugin command carry."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from ctxruntime.hops.install import installed
+from ctxruntime_integrations import hermes
+from ctxruntime_integrations.hermes._threads import DENIED
+
+pytestmark = pytest.mark.hermes
+
+# Plugins that come with Hermes have one source, whichever name they are imported under.
+SOURCES = sorted({name.replace("hermes_plugins.", "plugins.") for name in DENIED})
+
+
+def defined_in(path: Path) -> set[str]:
+    """Return the qualified names of all that a module defines, read and not run."""
+    names: set[str] = set()
+
+    def walk(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                names.add(f"{prefix}{child.name}")
+                inside = "." if isinstance(child, ast.ClassDef) else ".<locals>."
+                walk(child, f"{prefix}{child.name}{inside}")
+            else:
+                walk(child, prefix)
+
+    walk(ast.parse(path.read_text(encoding="utf-8")), "")
+    return names
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_each_denied_thread_is_one_that_the_host_has(name: str) -> None:
+    """Every name on Hermes's deny list is the qualified name of a function of this Hermes."""
+    spec = importlib.util.find_spec("hermes_cli")
+    assert spec is not None
+    assert spec.origin is not None
+    root = Path(spec.origin).parent.parent
+    parts = name.split(".")
+    for at in range(len(parts) - 1, 0, -1):
+        stem = root.joinpath(*parts[:at])
+        for path in (stem.with_suffix(".py"), stem / "__init__.py"):
+            if path.is_file():
+                assert ".".join(parts[at:]) in defined_in(path)
+                return
+    pytest.fail(f"{name}: there is no such module")
+
+
+def test_the_integration_carries_over_every_hop() -> None:
+    """Arming the integration installs the hops, and disarming takes them out, unless the program had installed them."""
+    hermes.install()
+    assert installed() is not None
+    hermes.uninstall()
+    assert installed() is None

@@ -7,10 +7,10 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-
-from ctxruntime.hops.install import installed
 from ctxruntime_integrations import hermes
 from ctxruntime_integrations.hermes._threads import DENIED
+
+from ctxruntime.hops.install import installed
 
 pytestmark = pytest.mark.hermes
 

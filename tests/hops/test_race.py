@@ -687,5 +687,5 @@ def test_turns_with_a_pool_job_each_grow_nothing() -> None:
             grown = len(gc.get_objects()) - before
         finally:
             gc.enable()
-        assert gc.collect() < 20
+        assert gc.collect() < 1000  # a cycle per turn would be 200,000; what other tests left is some dozens
     assert grown < 20

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, final
 
-from ctxruntime.layers import CURRENT, LINKED, NOTHING, Layer, current, restore_links, settle, write_links
+from ctxruntime.layers import CURRENT, LINKED, NOTHING, Layer, current, derive, enter, leave, settle, write_links
 
-_get, _set, _reset = CURRENT.get, CURRENT.set, CURRENT.reset
+_get, _set = CURRENT.get, CURRENT.set
 
 
 def copied_context() -> Context:
@@ -40,7 +40,7 @@ class WholeJob:
         self.fn = fn
         self.context = copied_context()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call it, in a copy of its own."""
         return self.context.copy().run(self.fn, *args, **kwargs)
 
@@ -55,16 +55,18 @@ class KeysJob:
         self.fn = fn
         self.layer = current()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call it, and give the caller its own state back."""
         current()  # what was left elsewhere is settled before something stands on top of it
-        token = _set(self.layer)
-        links = write_links(self.layer, LINKED)
+        # Not the captured layer itself: where it was entered, perhaps below others, leaving it would end it twice.
+        layer = derive(self.layer)
+        enter(layer)
         try:
             return self.fn(*args, **kwargs)
         finally:
-            restore_links(links)
-            _reset(token)
+            if _get() is not layer:
+                _set(layer)  # a scope that the call left open ends with the call
+            leave(layer)
             current()  # the call may have left what it uncovers
 
 

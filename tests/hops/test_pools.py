@@ -259,6 +259,48 @@ def test_future_done_callback_that_leaves_a_scope_open() -> None:
         assert seen() == "a"
 
 
+@pytest.mark.usefixtures("installed")
+def test_future_done_callback_that_runs_over_the_scope_it_was_added_in() -> None:
+    """A callback has the keys of where it was added, also in the very context in which that scope was closed below."""
+    answers: list[Any] = []
+    future: Future[int] = Future()
+    below, above = ctx.session(session_id="a"), ctx.session(session_id="b")
+    with ctx.session(session_id="outer"):
+        below.open()
+        future.add_done_callback(answer_of(future, answers))
+        above.open()
+        below.close()
+        future.set_result(1)
+        answers.append(seen())
+        above.close()
+        answers.append(seen())
+
+    assert answers == ["a", "b", "outer"]
+    assert seen() is None
+
+
+@pytest.mark.usefixtures("installed")
+def test_future_done_callback_that_closes_the_scope_it_was_added_in() -> None:
+    """What a callback closes is gone where it was entered, and the callback keeps its keys to its end."""
+    answers: list[Any] = []
+    future: Future[int] = Future()
+    below, above = ctx.session(session_id="a"), ctx.session(session_id="b")
+    below.open()
+
+    def closing(_: object) -> None:
+        below.close()
+        answers.append(seen())
+
+    future.add_done_callback(closing)
+    above.open()
+    future.set_result(1)
+    answers.append(seen())
+    above.close()
+
+    assert answers == ["a", "b"]
+    assert seen() is None
+
+
 # multiprocessing's pool of threads
 
 HANDED: dict[str, Callable[[ThreadPool], Any]] = {
@@ -292,6 +334,13 @@ def test_multiprocessing_thread_pool_gets_it_whole() -> None:
     HOSTS.set("whole")
     with ThreadPool(1) as pool:
         assert pool.apply(HOSTS.get) == "whole"
+
+
+@pytest.mark.usefixtures("installed")
+def test_multiprocessing_thread_pool_passes_every_name_on() -> None:
+    """No name that a job calls its arguments by is ours."""
+    with ThreadPool(1) as pool:
+        assert pool.apply(dict, (), {"self": 1, "fn": 2}) == {"self": 1, "fn": 2}
 
 
 @pytest.mark.usefixtures("installed")

@@ -92,9 +92,11 @@ def is_denied_target(target: Any) -> bool:
     while isinstance(target, partial):
         target = target.func
     target = getattr(target, "__func__", target)
-    return _is_listed(target if hasattr(target, "__name__") else type(target))
+    return _is_listed(target) or _is_listed(type(target))
 
 
 def _is_listed(found: Any) -> bool:
-    names = _listed.get(getattr(found, "__name__", ""))
-    return names is not None and f"{found.__module__}.{found.__qualname__}" in names
+    # A callable object can have a `__name__` alone, which a decorator gave it, and of any type.
+    name = getattr(found, "__name__", None)
+    names = _listed.get(name) if isinstance(name, str) else None
+    return names is not None and f"{found.__module__}.{getattr(found, '__qualname__', name)}" in names

@@ -60,11 +60,15 @@ def _birth_of(thread: Thread) -> Context | None:
     return copied_context()
 
 
+_starting_new: Final = guard("_thread.start_new_thread")
+
+
 def _carrying_start_new_thread(original: Callable[..., int], patch: Patch) -> Callable[..., int]:
     def start_new_thread(function: Any, args: Any, /, *kwargs: Any) -> int:
-        # What the original refuses is left to it.
-        if not patch.active or not callable(function) or type(args) is not tuple or is_denied_target(function):
-            return original(function, args, *kwargs)
-        return original(copied_context().run, (function, *args), *kwargs)
+        if patch.active and callable(function) and isinstance(args, tuple):  # else the original refuses it
+            with _starting_new:
+                if not is_denied_target(function):
+                    function, args = copied_context().run, (function, *args)
+        return original(function, args, *kwargs)
 
     return start_new_thread

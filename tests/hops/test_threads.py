@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 import ctxruntime as ctx
+from ctxruntime.hops import threads
 from ctxruntime.hops.install import Installation, install
+from ctxruntime.hops.patching import fault_counts
 
 HOSTS: ContextVar[str] = ContextVar("threads_hosts", default="unset")
 
@@ -166,6 +168,40 @@ def test_start_new_thread_refuses_what_it_refused() -> None:
         start(seen, [])
 
 
+class Arguments(tuple[Any, ...]):
+    """A tuple of the host's own."""
+
+
+@pytest.mark.usefixtures("installed")
+def test_start_new_thread_takes_any_tuple() -> None:
+    """A subclass of tuple is arguments to the original, and so to us."""
+    answers: list[Any] = []
+    done = threading.Event()
+    with ctx.session(session_id="a"):
+        _thread.start_new_thread(lambda: (answers.append(seen()), done.set()), Arguments())
+    assert done.wait(10)
+
+    assert answers == ["a"]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_fault_of_ours_starts_every_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where carrying fails, a thread is started as it was without us."""
+    before = sum(fault_counts().values())
+    done = threading.Event()
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as broken, ctx.session(session_id="a"):
+        broken.setattr(threads, "copied_context", fail)
+        thread(lambda: None).join(10)
+        _thread.start_new_thread(done.set, ())
+    assert done.wait(10)
+
+    assert sum(fault_counts().values()) == before + 2
+
+
 @pytest.mark.usefixtures("installed")
 def test_run_without_start() -> None:
     """`run()` that is called instead of started runs in the flow of its caller."""
@@ -311,6 +347,42 @@ def test_denied_target() -> None:
 
     assert answers == [None, None]
     assert poller.answers == [None, None]
+
+
+class Named:
+    """A callable object that calls itself what a function is called, as decorators do."""
+
+    def __init__(self, name: Any) -> None:
+        self.__name__ = name
+        self.answers: list[Any] = []
+        self.done = threading.Event()
+
+    def __call__(self) -> None:
+        self.answers.append(seen())
+        self.done.set()
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("name", ["worker", "_run", ["no", "text"]])
+def test_callable_object_with_a_name_is_carried(name: Any) -> None:
+    """An object whose name is the last part of a denied one, or no name at all, is a target as any other."""
+    target = Named(name)
+    with ctx.session(session_id="a"):
+        thread(target).join(10)
+        target.done.clear()
+        _thread.start_new_thread(target, ())
+        assert target.done.wait(10)
+
+    assert target.answers == ["a", "a"]
+
+
+def test_denied_callable_object_with_a_name() -> None:
+    """An object is denied by its class, whatever it calls itself."""
+    target = Named("worker")
+    with install(deny=[f"{__name__}.Named"]), ctx.session(session_id="a"):
+        thread(target).join(10)
+
+    assert target.answers == [None]
 
 
 def test_denied_names_are_exact(installed: Installation) -> None:

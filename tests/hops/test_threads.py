@@ -175,13 +175,12 @@ class Arguments(tuple[Any, ...]):
 @pytest.mark.usefixtures("installed")
 def test_start_new_thread_takes_any_tuple() -> None:
     """A subclass of tuple is arguments to the original, and so to us."""
-    answers: list[Any] = []
-    done = threading.Event()
+    target = Named("target")
     with ctx.session(session_id="a"):
-        _thread.start_new_thread(lambda: (answers.append(seen()), done.set()), Arguments())
-    assert done.wait(10)
+        _thread.start_new_thread(target, Arguments())
+    assert target.done.wait(10)
 
-    assert answers == ["a"]
+    assert target.answers == ["a"]
 
 
 @pytest.mark.usefixtures("installed")

@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any, Final, final
 
 from ctxruntime.hops.denied import is_denied_target
-from ctxruntime.hops.jobs import KeysJob, keys_alone
+from ctxruntime.hops.jobs import keys_alone, keys_job
 from ctxruntime.hops.patching import Patch, Undoable, guard
 from ctxruntime.layers import CURRENT, NOTHING, current
 
@@ -189,14 +189,14 @@ def _with_callback(original: Callable[..., Any]) -> Callable[..., Any]:
         self: object, func: object, args: object = None, kwds: object = None, callback: Any = None
     ) -> object:
         # Where the group is full it is called by the greenlet that waits for a place; else by the hub.
-        return original(self, func, args, kwds, None if callback is None else KeysJob(callback))
+        return original(self, func, args, kwds, keys_job(callback))
 
     return apply_async
 
 
 def _per_job(original: Callable[..., Any]) -> Callable[..., Any]:
     def spawn(self: object, func: Any, *args: Any, **kwargs: Any) -> Any:
-        return original(self, KeysJob(func), *args, **kwargs)
+        return original(self, keys_job(func), *args, **kwargs)
 
     return spawn
 

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from typing import Any, final
+from typing import Any, Final, final
 
-from ctxruntime.layers import CURRENT, LINKED, NOTHING, Layer, current, derive, enter, leave, settle, write_links
+from ctxruntime.hops.patching import guard
+from ctxruntime.layers import (
+    CURRENT,
+    LINKED,
+    NOTHING,
+    Derived,
+    Layer,
+    current,
+    derive,
+    enter,
+    leave,
+    settle,
+    write_links,
+)
 
 _get, _set = CURRENT.get, CURRENT.set
+
+_capturing: Final = guard("hops: a job")
+_calling: Final = guard("hops: a call with keys")
 
 
 def copied_context() -> Context:
@@ -57,17 +73,41 @@ class KeysJob:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call it, and give the caller its own state back."""
-        current()  # what was left elsewhere is settled before something stands on top of it
         # Not the captured layer itself: where it was entered, perhaps below others, leaving it would end it twice.
-        layer = derive(self.layer)
-        enter(layer)
+        layer: Derived | None = None
+        with _calling:
+            current()  # what was left elsewhere is settled before something stands on top of it
+            layer = derive(self.layer)
+            enter(layer)
         try:
             return self.fn(*args, **kwargs)
         finally:
-            if _get() is not layer:
-                _set(layer)  # a scope that the call left open ends with the call
-            leave(layer)
-            current()  # the call may have left what it uncovers
+            if layer is not None:
+                _end(layer)
+
+
+def _end(layer: Derived) -> None:
+    """Leave a layer that a call had, and whatever the call left open on top of it."""
+    if _get() is not layer:
+        _set(layer)
+    leave(layer)
+    current()  # the call may have left what this uncovers
+
+
+def whole_job(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `fn` as a `WholeJob`; as it is, if it cannot be called or that fails."""
+    if callable(fn):
+        with _capturing:
+            return WholeJob(fn)
+    return fn
+
+
+def keys_job(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `fn` as a `KeysJob`; as it is, if it cannot be called or that fails."""
+    if callable(fn):
+        with _capturing:
+            return KeysJob(fn)
+    return fn
 
 
 def without_keys(context: Context) -> Context:

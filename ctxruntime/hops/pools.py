@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor as AnyExecutor
 from concurrent.futures import Future
 from concurrent.futures.thread import ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
-from ctxruntime.hops.jobs import KeysJob, WholeJob, copied_context
-from ctxruntime.hops.patching import Patch
+from ctxruntime.hops.jobs import WholeJob, copied_context, keys_job, whole_job
+from ctxruntime.hops.patching import Patch, guard
 from ctxruntime.hops.processes import job_for_process
 from ctxruntime.hops.versions import MAP_SUBMITS_LATER, THREADS_INHERIT, runs_elsewhere
 from ctxruntime.scope import cleared
@@ -58,13 +58,19 @@ class Executor(ThreadPoolExecutor):
         return super().map(WholeJob(fn) if MAP_SUBMITS_LATER else fn, *iterables, **options)
 
 
+_submitting: Final = guard("ThreadPoolExecutor.submit")
+
+
 def _carrying_submit(original: Callable[..., Any], patch: Patch) -> Callable[..., Any]:
     def submit(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         if not patch.active:
             return original(self, fn, *args, **kwargs)
-        if type(self) is not ThreadPoolExecutor and runs_elsewhere(self):
-            return original(self, job_for_process(fn), *args, **kwargs)
-        return original(self, copied_context().run, fn, *args, **kwargs)
+        with _submitting:
+            if type(self) is ThreadPoolExecutor or not runs_elsewhere(self):
+                args, fn = (fn, *args), copied_context().run
+            else:
+                fn = job_for_process(fn)
+        return original(self, fn, *args, **kwargs)
 
     return submit
 
@@ -72,7 +78,7 @@ def _carrying_submit(original: Callable[..., Any], patch: Patch) -> Callable[...
 def _carrying_map(original: Callable[..., Any]) -> Callable[..., Any]:
     def map(self: AnyExecutor, fn: Callable[..., Any], *iterables: Iterable[Any], **options: Any) -> Any:
         if options.get("buffersize"):
-            fn = WholeJob(fn) if _runs_in_threads(self) else job_for_process(fn)
+            fn = whole_job(fn) if _runs_in_threads(self) else job_for_process(fn)
         return original(self, fn, *iterables, **options)
 
     return map
@@ -84,6 +90,6 @@ def _runs_in_threads(executor: AnyExecutor) -> bool:
 
 def _carrying_add_done_callback(original: Callable[..., None], patch: Patch) -> Callable[..., None]:
     def add_done_callback(self: Future[Any], fn: Callable[..., Any]) -> None:
-        original(self, KeysJob(fn) if patch.active else fn)
+        original(self, keys_job(fn) if patch.active else fn)
 
     return add_done_callback

@@ -67,10 +67,9 @@ def job_for_process(fn: Callable[..., Any]) -> Callable[..., Any]:
 
     What is a job already, or a chunk of a `map` over a job, stays what it is.
     """
-    if isinstance(fn, Job) or _is_chunk_of_jobs(fn):
-        return fn
     with guard("hops: a job for a process"):
-        return Job(fn, plain_keys())
+        if not (isinstance(fn, Job) or _is_chunk_of_jobs(fn)):
+            return Job(fn, plain_keys())
     return fn
 
 

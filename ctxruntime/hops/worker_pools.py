@@ -6,7 +6,7 @@ from collections.abc import Callable
 from multiprocessing.pool import Pool, ThreadPool
 from typing import Any, Final
 
-from ctxruntime.hops.jobs import KeysJob, WholeJob
+from ctxruntime.hops.jobs import keys_job, whole_job
 from ctxruntime.hops.patching import Patch
 from ctxruntime.hops.processes import job_for_process
 
@@ -24,11 +24,11 @@ def patches() -> list[Patch]:
 
 def _carrying(original: Callable[..., Any]) -> Callable[..., Any]:
     def submit(self: Pool, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        job = WholeJob(func) if isinstance(self, ThreadPool) else job_for_process(func)
+        job = whole_job(func) if isinstance(self, ThreadPool) else job_for_process(func)
         for name in _CALLBACKS:
-            if kwargs.get(name) is not None:
-                kwargs[name] = KeysJob(kwargs[name])
-        callbacks = [None if fn is None else KeysJob(fn) for fn in args[_FIRST_CALLBACK:]]
+            if name in kwargs:
+                kwargs[name] = keys_job(kwargs[name])
+        callbacks = map(keys_job, args[_FIRST_CALLBACK:])
         return original(self, job, *args[:_FIRST_CALLBACK], *callbacks, **kwargs)
 
     return submit

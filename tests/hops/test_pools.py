@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 import ctxruntime as ctx
-from ctxruntime.hops import Executor
+from ctxruntime.hops import Executor, jobs, pools
+from ctxruntime.hops.patching import fault_counts
 
 HOSTS: ContextVar[str] = ContextVar("pools_hosts", default="unset")
 
@@ -365,6 +366,15 @@ def test_multiprocessing_thread_pool_callbacks() -> None:
     assert answers == [("a", "a"), ("a", ["a"]), ("a", LookupError)]
 
 
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("none", [None, False])
+def test_multiprocessing_thread_pool_without_a_callback(none: Any) -> None:
+    """What the pool takes for no callback is none, and its result arrives."""
+    with ThreadPool(1) as pool, ctx.session(session_id="a"):
+        assert pool.apply_async(seen, callback=none, error_callback=none).get(10) == "a"
+        assert pool.map_async(seen, [1], None, none).get(10) == ["a"]
+
+
 def test_multiprocessing_thread_pool_explicitly() -> None:
     """`carry(job)` takes the keys along without any patch."""
     with ThreadPool(1) as pool:
@@ -372,6 +382,57 @@ def test_multiprocessing_thread_pool_explicitly() -> None:
             job = ctx.carry(seen)
         with ctx.session(session_id="b"):
             assert pool.apply(job) == "a"
+
+
+# Faults of ours
+
+
+def fail(*_: object) -> Any:
+    raise ZeroDivisionError
+
+
+HANDED_OVER: dict[str, tuple[tuple[Any, str], Callable[[], Any]]] = {
+    "submit": ((pools, "copied_context"), lambda: submitted(lambda pool: pool.submit(int, "7"))),
+    "add_done_callback": ((jobs, "current"), lambda: called_back()),
+    "done-callback": ((jobs, "derive"), lambda: called_back()),
+    "ThreadPool": ((jobs, "copied_context"), lambda: handed_over(lambda pool: pool.apply_async(int, ("7",)))),
+    "ThreadPool, callback": (
+        (jobs, "current"),
+        lambda: handed_over(lambda pool: pool.apply_async(int, ("7",), {}, id)),
+    ),
+}
+
+
+def submitted(hand_over: Callable[[ThreadPoolExecutor], Future[Any]]) -> Any:
+    with ThreadPoolExecutor(1) as pool:
+        return hand_over(pool).result(10)
+
+
+def handed_over(hand_over: Callable[[ThreadPool], Any]) -> Any:
+    with ThreadPool(1) as pool:
+        return hand_over(pool).get(10)
+
+
+def called_back() -> Any:
+    future: Future[int] = Future()
+    answers: list[int] = []
+    future.add_done_callback(lambda done: answers.append(done.result()))
+    future.set_result(7)
+    return answers[0]
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(("broken", "hand_over"), HANDED_OVER.values(), ids=HANDED_OVER)
+def test_a_fault_of_ours_loses_no_job(
+    monkeypatch: pytest.MonkeyPatch, broken: tuple[Any, str], hand_over: Callable[[], Any]
+) -> None:
+    """Where carrying fails, the job is done and the callback called as without us, and the fault is counted."""
+    before = sum(fault_counts().values())
+    with ctx.session(session_id="a"), monkeypatch.context() as patched:
+        patched.setattr(*broken, fail)
+        assert hand_over() == 7
+
+    assert sum(fault_counts().values()) > before
 
 
 # Snapshots, by many at once

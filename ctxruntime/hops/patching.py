@@ -75,11 +75,15 @@ class guard:
     ) -> bool:
         if not isinstance(error, Exception):
             return False
+        self.caught(error)
+        return True
+
+    def caught(self, error: Exception) -> None:
+        """Log and count a fault: for an ``except`` where even a ``with`` that goes well would cost too much."""
         with _counting:
             count = _counts[self.site] = _counts.get(self.site, 0) + 1
         if count == 1:
             _log(self.site, error)
-        return True
 
 
 def fault_counts() -> dict[str, int]:

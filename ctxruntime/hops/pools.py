@@ -65,12 +65,16 @@ def _carrying_submit(original: Callable[..., Any], patch: Patch) -> Callable[...
     def submit(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         if not patch.active:
             return original(self, fn, *args, **kwargs)
-        with _submitting:
-            if type(self) is ThreadPoolExecutor or not runs_elsewhere(self):
-                args, fn = (fn, *args), copied_context().run
-            else:
-                fn = job_for_process(fn)
-        return original(self, fn, *args, **kwargs)
+        if type(self) is not ThreadPoolExecutor and runs_elsewhere(self):
+            return original(self, job_for_process(fn), *args, **kwargs)
+        run: Any = None
+        try:  # a `with` would cost each job a twentieth
+            run = copied_context().run
+        except Exception as fault:  # noqa: BLE001
+            _submitting.caught(fault)
+        if run is None:
+            return original(self, fn, *args, **kwargs)
+        return original(self, run, fn, *args, **kwargs)
 
     return submit
 

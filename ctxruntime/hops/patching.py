@@ -328,7 +328,8 @@ def _wraps(top: object, wanted: object) -> bool:
 
 def _take_out_below(top: object, ours: object, before: object) -> None:
     """Take ours out from under the wrappers of wrapt above it, so that undoing those puts back what was there."""
-    proxy: Any = getattr(sys.modules.get("wrapt"), "ObjectProxy", None)
+    wrapt = sys.modules.get("wrapt")
+    proxy: Any = getattr(wrapt, "BaseObjectProxy", None) or getattr(wrapt, "ObjectProxy", None)  # up to 1.x the latter
     while proxy is not None and issubclass(type(top), proxy):  # a proxy's __class__ is what it wraps
         below: object = getattr(top, "__wrapped__", None)
         if below is ours:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar, cast, final
 
 from ctxruntime.decorating import decorate
 from ctxruntime.errors import InvalidValueError
-from ctxruntime.keys import GATEWAY_SESSION_KEY, KEYS, PREVIOUS_SESSION_ID, SESSION_ID, Key, pairs, require_key
+from ctxruntime.keys import GATEWAY_SESSION_KEY, KEYS, SESSION_ID, Key, find, named, require_key
 from ctxruntime.layers import (
     CURRENT,
     LINKED,
@@ -34,15 +34,14 @@ if TYPE_CHECKING:
     from typing import Any, Final, TypeAlias, TypeGuard
 
     from ctxruntime.decorating import Call
-    from ctxruntime.layers import Bits
 
     F = TypeVar("F", bound=Callable[..., Any])
-    Given: TypeAlias = tuple[tuple[Key[Any], object], ...]
+    Given: TypeAlias = list[tuple[Key[Any], object]]
 
 R_co = TypeVar("R_co", covariant=True)
 L = TypeVar("L", bound=Layer)
 
-_here = CURRENT.get
+_here, _put = CURRENT.get, CURRENT.set
 
 
 class Door(Scope[R_co], Generic[R_co, L]):
@@ -75,34 +74,38 @@ class Door(Scope[R_co], Generic[R_co, L]):
 
     def result(self, layer: L) -> R_co:
         """Return what `with ... as` gives."""
-        return cast("R_co", None)
+        raise NotImplementedError
 
-    def _open(self) -> L:
+    def open(self) -> R_co:
+        """Put the scope in effect, for `close` to end it."""
         layer = self.make()
         layer.door = self
         self.opened.append(layer)
         self.enter(layer)
-        return layer
-
-    def open(self) -> R_co:
-        """Put the scope in effect, for `close` to end it."""
-        return self.result(self._open())
+        return self.result(layer)
 
     def close(self) -> None:
         """End the entry in effect here, else the newest that is open, from any task or thread; again is harmless."""
         self.end(self._entry_here())
 
     def __enter__(self) -> R_co:
-        layer = self._open()
+        layer = self.make()
+        layer.door = self
+        self.opened.append(layer)
         self.within.append(layer)
+        self.enter(layer)
         return self.result(layer)
 
     def __exit__(self, kind: object, error: object, trace: object, /) -> None:
-        layer = self._entry_here()
-        with amending():
-            if layer not in self.within:  # left from another context: it was closed before, or is the newest
-                layer = next((entry for entry in self.within if has_ended(entry)), self.within[-1])
+        layer: Any = _here()
+        if layer.door is not self:
+            layer = self._entry_here()
+        try:
             self.within.remove(layer)
+        except ValueError:
+            with amending():  # left from another context: it was closed before, or is the newest
+                layer = next((entry for entry in self.within if has_ended(entry)), self.within[-1])
+                self.within.remove(layer)
         self.end(layer)
 
     def _entry_here(self) -> L | None:
@@ -115,13 +118,17 @@ class Door(Scope[R_co], Generic[R_co, L]):
 
     def end(self, entry: L | None) -> bool:
         """End one entry, or the newest that is open; tell whether there was one that had not ended."""
-        with amending():
+        try:
             if entry is None:
-                entry = next((entry for entry in reversed(self.opened) if not has_ended(entry)), None)
-            if entry is None or entry not in self.opened:
-                return False
-            self.opened.remove(entry)
-        self.leave(entry)
+                with amending():
+                    entry = next(entry for entry in reversed(self.opened) if not has_ended(entry))
+                    self.opened.remove(entry)
+            else:
+                self.opened.remove(entry)  # one step: of two who end it at once, one does
+        except (StopIteration, ValueError):
+            return False
+        leave(entry)
+        self.left(entry)
         if entry.door is self:
             entry.door = None  # whoever holds it closes it alone
         return True
@@ -153,9 +160,10 @@ class SessionDoor(Door[Turn, Turn]):
             before = current_layer()
             for key in self.take:
                 key.put(turn, key.of(before))
-        for key, value in resolved(self.given, call):
-            if value is not UNSET or key not in self.take:
-                key.put(turn, value)
+        for key, value in self.given:
+            known = answer(key, value, call)
+            if known is not UNSET or key not in self.take:
+                key.put(turn, known)
         return turn
 
     def result(self, layer: Turn) -> Turn:
@@ -171,7 +179,7 @@ class JoinDoor(Door[Turn, Layer]):
 
     def make(self, call: Call | None = None) -> Layer:
         """Make a door of the turn in effect, or a turn."""
-        given = tuple(resolved(self.given, call))
+        given = [(key, answer(key, value, call)) for key, value in self.given]
         known = {key: value for key, value in given if value not in (UNSET, "")}
         here = current_layer()
         turn: Turn | None = here.turn
@@ -180,7 +188,7 @@ class JoinDoor(Door[Turn, Layer]):
                 if not turn.ended:
                     turn.joined += 1
                     layer = derive(here)
-                    amend_from(here, tuple(_to_add(here, known)))
+                    amend_from(here, list(_to_add(here, known)))
                     return layer
         turn = Turn()
         for key, value in given:
@@ -224,35 +232,6 @@ def _to_add(here: Layer, known: Mapping[Key[Any], object]) -> Iterable[tuple[Key
 
 
 @final
-class BindDoor(Door[None, Derived]):
-    """Binds keys in a scope nested in the one where it is entered."""
-
-    __slots__ = ("binds",)
-
-    def __init__(self, given: Given) -> None:
-        binds = 0
-        for key, _ in given:
-            binds |= key.bit
-        if binds & SESSION_ID.bit and not binds & PREVIOUS_SESSION_ID.bit:
-            # Another session: the one before it is not known, whatever the turn's was.
-            binds |= PREVIOUS_SESSION_ID.bit
-            given = (*given, (PREVIOUS_SESSION_ID, UNSET))
-        super().__init__(given)
-        self.binds: Bits = binds
-
-    def make(self, call: Call | None = None) -> Derived:
-        """Make a layer that inherits from what is in effect here."""
-        layer = derive(current_layer(), self.binds)
-        for key, value in resolved(self.given, call):
-            key.put(layer, value)
-        return layer
-
-    def enter(self, layer: Derived) -> None:
-        """Put it in effect."""
-        enter(layer, [key for key in LINKED if key.bit & layer.binds] if LINKED else ())
-
-
-@final
 class ClearedDoor(Door[None, Derived]):
     """Puts nothing in effect."""
 
@@ -262,10 +241,17 @@ class ClearedDoor(Door[None, Derived]):
         """Make a layer in which nothing is bound."""
         return derive(NOTHING)
 
+    def result(self, layer: Derived) -> None:
+        """Return nothing."""
+
 
 def given(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> Given:
     """Return what a door is given: callables as they are, all else checked now."""
-    return tuple([(key, value if is_question(value, key) else key.admit(value)) for key, value in pairs(keys, values)])
+    found: list[tuple[Key[Any], object]] = []
+    for name, value in named(keys, values).items():
+        key = KEYS.get(name) or find(name)
+        found.append((key, value if callable(value) and is_question(value, key) else key.admit(value)))
+    return found
 
 
 def session_door(
@@ -275,40 +261,29 @@ def session_door(
     return SessionDoor(given(keys, values), take)
 
 
-def bind_door(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> Scope[None]:
-    """Return what binds these values."""
-    return BindDoor(given(keys, values))
-
-
 def is_question(value: object, key: Key[Any]) -> TypeGuard[Callable[..., object]]:
     """Tell whether a decorator was given what computes the value from a call; an enum's member may be callable too."""
     return callable(value) and not isinstance(value, key.type)
 
 
-def resolved(given: Given, call: Call | None) -> Given:
-    """Return what was given, with the callables of a decorator called."""
-    if not any(callable(value) for _, value in given):
-        return given
-    values: list[tuple[Key[Any], object]] = []
-    for key, value in given:
-        if is_question(value, key):
-            if call is None:
-                raise InvalidValueError(
-                    key.name, "takes a function in a decorator only", "call it, and give what it returns"
-                )
-            value = key.admit(call.ask(value))
-        values.append((key, value))
-    return tuple(values)
+def answer(key: Key[Any], value: object, call: Call | None) -> object:
+    """Return what a layer holds for what was given: a function of a decorator is called."""
+    if not is_question(value, key):
+        return value
+    if call is None:
+        raise InvalidValueError(key.name, "takes a function in a decorator only", "call it, and give what it returns")
+    return key.admit(call.ask(value))
 
 
 def remade(turn: Turn) -> SessionDoor:
     """Return the door that makes this turn anew, with what it was given."""
-    with amending():  # two threads that enter it at once are to share one door
-        if not isinstance(turn.door, SessionDoor):  # a door that joins might join, where a turn is to be entered
-            turn.door = SessionDoor(bound_in(turn), ())
+    if not isinstance(turn.door, SessionDoor):  # a door that joins might join, where a turn is to be entered
+        with amending():  # two threads that enter it at once are to share one door
+            if not isinstance(turn.door, SessionDoor):
+                turn.door = SessionDoor(bound_in(turn), ())
     return turn.door
 
 
 def bound_in(layer: Layer) -> Given:
     """Return what a layer binds."""
-    return tuple((key, value) for key in KEYS.values() if (value := key.peek(layer)) is not UNSET)
+    return [(key, value) for key in KEYS.values() if (value := key.peek(layer)) is not UNSET]

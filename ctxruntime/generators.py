@@ -131,14 +131,7 @@ def _drive(body: Generator[Y, S, R], held: Held, *, ends: bool) -> Generator[Y, 
             try:
                 given = yield item
                 step = send
-            except GeneratorExit:
-                token = held.resume()
-                try:
-                    # From 3.13 on, close() returns what the body returned.
-                    return cast("R", cast("Any", body.close)())
-                finally:
-                    held.suspend(token)
-            except BaseException as error:  # noqa: BLE001  # whatever is thrown in is the body's
+            except BaseException as error:  # noqa: BLE001  # whatever is thrown in is the body's, a close too
                 given, step = error, body.throw
     finally:
         if ends:

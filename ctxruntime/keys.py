@@ -312,24 +312,30 @@ def require_key(thing: object) -> Key[Any]:
     raise UnknownKeyError(str(thing)[:40], "a Key object is expected here, such as SESSION_ID")
 
 
-def pairs(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> list[tuple[Key[Any], object]]:
-    """Return every key that was given, by object or by name, with its value.
+def named(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> Mapping[str, object]:
+    """Return everything that was given, by object or by name, by name.
 
     Raises:
         InvalidValueError: a key was given both ways.
-        UnknownKeyError: a name is none of a key.
+        UnknownKeyError: what should be a key is none.
     """
-    given = [(KEYS.get(name) or find(name), value) for name, value in values.items()]
-    for key, value in keys.items() if keys else ():
-        if require_key(key).name in values:
+    if not keys:
+        return values
+    given = dict(values)
+    for key, value in keys.items():
+        if require_key(key).name in given:
             raise invalid(key.name, "is given twice", "give it once, by key or by name")
-        given.append((key, value))
+        given[key.name] = value
     return given
 
 
 def admitted(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> list[tuple[Key[Any], object]]:
     """Return every key that was given, by object or by name, with its value as a layer holds it."""
-    return [(key, key.admit(value)) for key, value in pairs(keys, values)]
+    given: list[tuple[Key[Any], object]] = []
+    for name, value in named(keys, values).items():
+        key = KEYS.get(name) or find(name)
+        given.append((key, key.admit(value)))
+    return given
 
 
 # Defining

@@ -292,27 +292,40 @@ class Derived(Layer):
         turn: Any
         binds: Bits
 
+    def __init__(self) -> None:  # the values are the parent's, and copied
+        self.token = self.links = self.mirrored = self.derived = self.door = None
+
 
 def derive(parent: Layer, binds: Bits = 0) -> Derived:
     """Make a layer of the parent's values, in which `binds` are bound to what the caller then puts there."""
     layer = Derived()
-    layer.turn = parent.turn
     layer.binds = binds
+    inherit(layer, parent)
+    return layer
+
+
+def inherit(layer: Derived, parent: Layer) -> None:
+    """Give a new layer its parent, and the values that are in effect there."""
+    layer.turn = parent.turn
     if parent is NOTHING:
         layer.parent = None
-    else:
-        layer.parent = parent
-        with _lock:  # an amend between the copy and the registration would be lost
-            token = parent.token
-            if not parent.left_elsewhere:
-                _copy(parent, layer)
-            if parent.left_elsewhere or parent.token is not token:  # left with half of it copied, maybe settled too
-                _copy_raw(parent, layer)
-            derived = parent.derived
-            if derived is None:
-                derived = parent.derived = set()
-            derived.add(ref(layer, derived.discard))
-    return layer
+        _copy(parent, layer)
+        return
+    layer.parent = parent
+    lock = _lock
+    lock.acquire()  # an amend between the copy and the registration would be lost; `with` would cost twice as much
+    try:
+        token = parent.token
+        if not parent.left_elsewhere:
+            _copy(parent, layer)
+        if parent.left_elsewhere or parent.token is not token:  # left with half of it copied, maybe settled too
+            _copy_raw(parent, layer)
+        derived = parent.derived
+        if derived is None:
+            derived = parent.derived = set()
+        derived.add(ref(layer, derived.discard))
+    finally:
+        lock.release()
 
 
 def _copy(parent: Layer, layer: Layer) -> None:

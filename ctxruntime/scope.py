@@ -62,11 +62,9 @@ if TYPE_CHECKING:
 
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Scope[Turn]:
             """Enter a turn."""
-            ...
 
         def join(self, keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> Scope[Turn]:
             """Enter a further door of one turn."""
-            ...
 
 
 else:
@@ -107,8 +105,51 @@ class Scope(Generic[R_co]):
         self.__exit__(kind, error, trace)
 
 
+class Once(Layer, Scope[R_co]):
+    """A scope object that is the layer of its own first entry; what makes further ones is a door."""
+
+    __slots__ = ()
+
+    def again(self) -> Door[Any, Any]:
+        """Return the door that makes a layer of this one's for each further entry."""
+        raise NotImplementedError
+
+    def __exit__(self, kind: object = None, error: object = None, trace: object = None, /) -> None:
+        door: Any = self.door  # a Door, if any; cast() would cost a fiftieth of a turn
+        if _here() is self or door is None or not door.within or self._entry_here(door) is self:
+            leave(self)
+        else:
+            door.__exit__(kind, error, trace)
+
+    def _entry_here(self, door: object) -> Any:
+        return next((layer for layer in in_effect() if layer is self or layer.door is door), None)
+
+    def open(self) -> R_co:
+        """Put the scope in effect, for `close` to end it."""
+        return self.__enter__() if self.token is None else self.again().open()
+
+    def close(self) -> None:
+        """End the scope, from any task or thread; again is harmless.
+
+        A scope object that was entered more than once ends the entry in effect here, else the newest.
+        """
+        door: Any = self.door
+        if door is None:
+            leave(self)
+        elif self in door.opened:
+            door.end(self)
+        else:
+            entry = self._entry_here(door)
+            if entry is self or not (door.end(entry) or entry):
+                leave(self)
+
+    def __call__(self, fn: F, /) -> F:
+        """Decorate a function of any kind: the scope is in effect during its whole body."""
+        return self.again()(fn)
+
+
 @final
-class Turn(Layer, Scope["Turn"]):
+class Turn(Once["Turn"]):
     """One event let in at one entry point, and all work done for it.
 
     `session(...)` makes it; `current_turn()` finds it. It can be kept and read after it has ended.
@@ -154,51 +195,20 @@ class Turn(Layer, Scope["Turn"]):
 
     def amend(self, keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> None:
         """Add or change facts of the turn itself, for all who serve it; see `amend`."""
-        amend_from(self, tuple(admitted(keys, values)))
+        amend_from(self, admitted(keys, values))
 
     def __enter__(self) -> Turn:
         if self.token is not None:
-            return _remade(self).__enter__()
+            return self.again().__enter__()
         layer: Layer = self
         layer.token = _put(layer)
         if LINKED:
             layer.links = write_links(layer, LINKED)
         return self
 
-    def __exit__(self, kind: object = None, error: object = None, trace: object = None, /) -> None:
-        door: Any = self.door  # a Door, if any; cast() would cost a fiftieth of a turn
-        if _here() is self or door is None or not door.within or self._entry_here(door) is self:
-            leave(self)
-        else:
-            door.__exit__(kind, error, trace)
-
-    def _entry_here(self, door: object) -> Any:
-        return next((layer for layer in in_effect() if layer is self or layer.door is door), None)
-
-    def open(self) -> Turn:
-        """Put the turn in effect, for `close` to end it."""
-        if self.token is not None:
-            return _remade(self).open()
-        return self.__enter__()
-
-    def close(self) -> None:
-        """End the turn, from any task or thread; again is harmless.
-
-        A scope object that was entered more than once ends the entry in effect here, else the newest.
-        """
-        door = cast("Door[Any, Any] | None", self.door)
-        if door is None:
-            leave(self)
-        elif self in door.opened:
-            door.end(self)
-        else:
-            entry = self._entry_here(door)
-            if entry is self or not (door.end(entry) or entry):
-                leave(self)
-
-    def __call__(self, fn: F, /) -> F:
-        """Decorate a function of any kind: each call is a turn of its own."""
-        return _remade(self)(fn)
+    def again(self) -> SessionDoor:
+        """Return the door that makes a turn of this one's for each further entry."""
+        return _remade(self)
 
     def __repr__(self) -> str:
         shown = ((key.name, key.shown(key.peek(self))) for key in KEYS.values() if key.peek(self) is not UNSET)
@@ -217,7 +227,6 @@ def amend_from(layer: Layer, changes: Given) -> None:
     """Make changes as seen from a layer: all of them, or none."""
     with amending():
         places: list[tuple[Layer, Key[Any], object]] = []
-        given = {key for key, _ in changes}
         for key, value in changes:
             scope = scope_of(layer, key.bit)
             if scope is None:
@@ -225,7 +234,7 @@ def amend_from(layer: Layer, changes: Given) -> None:
 
                 raise NoTurnError(key.name)
             places.append((scope, key, value))
-            if key is SESSION_ID and PREVIOUS_SESSION_ID not in given:
+            if key is SESSION_ID and not any(other is PREVIOUS_SESSION_ID for other, _ in changes):
                 before = key.peek(scope)
                 if before not in (UNSET, "", value) and value is not UNSET:
                     places.append((scope, PREVIOUS_SESSION_ID, before))
@@ -280,16 +289,13 @@ def session(
 ) -> Scope[Turn]:
     """Enter a turn: replace all keys, whoever spawned this task. What is not given is unbound.
 
-    Whoever reads a key behind this door sees it: tasks, callbacks and threads that carry, until the scope is
-    left; those who took it over see it longer, with `turn.ended` true.
+    All behind this door see it (tasks, callbacks, threads that carry), and keep it when the scope is left, with
+    `turn.ended` true.
 
     Args:
         keys: values by key, for your own keys and for type checkers.
-        session_id: the session's id; None where it is not known yet (see `amend`).
-        gateway_session_key: what a gateway calls the chat.
-        previous_session_id: the id that `session_id` follows.
-        user_id: who wrote.
-        frontend: which frontend let the event in.
+        session_id, gateway_session_key, previous_session_id, user_id, frontend: values of the built-in keys; None
+            for what is not known yet (see `amend`).
         take: keys that are taken over from the turn in effect, ended or not, where they are not given.
         own: values of your own keys, by name.
 
@@ -350,23 +356,17 @@ def bind(keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> 
 
 
 def _bind_door(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> Scope[None]:
-    """Load the doors with the first of them, and step out of the way."""
-    global _bind_door
-    from ctxruntime.doors import bind_door as _bind_door
+    global _bind_door  # as above
+    from ctxruntime.binds import bind_door as _bind_door
 
     return _bind_door(keys, values)
 
 
 def cleared() -> Scope[None]:
-    """Put nothing in effect: to start what belongs to the process, and outlives the turn that starts it.
-
-    >>> with session(session_id="s1"), cleared():
-    ...     SESSION_ID.get(None) is None
-    True
-    """
+    """Put nothing in effect: to start what belongs to the process, and outlives the turn that starts it."""
     from ctxruntime.doors import ClearedDoor
 
-    return ClearedDoor(())
+    return ClearedDoor([])
 
 
 def amend(keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> None:
@@ -386,7 +386,7 @@ def amend(keys: Mapping[Key[Any], object] | None = None, /, **values: object) ->
     ...     SESSION_ID.get()
     '20261130_0911_ab12'
     """
-    amend_from(current_layer(), tuple(admitted(keys, values)))
+    amend_from(current_layer(), admitted(keys, values))
 
 
 def current() -> Mapping[str, object]:

@@ -624,3 +624,46 @@ def test_suspended_body_keeps_no_consumer_alive() -> None:
 
     assert gone() is None
     steps.close()
+
+
+def test_a_cleanup_that_awaits_ends_in_scope_when_the_loop_ends(caplog: pytest.LogCaptureFixture) -> None:
+    """A stream left by `break`, whose cleanup still waits for a thread when the loop ends, is cleaned up in scope."""
+    ended: list[Any] = []
+
+    @inner
+    async def stream() -> AsyncIterator[Any]:
+        try:
+            while True:
+                yield here()
+        finally:
+            try:
+                await asyncio.to_thread(here)
+            finally:
+                ended.append(here())
+
+    async def leave() -> None:
+        async for _ in stream():
+            break
+        gc.collect()
+
+    asyncio.run(leave())
+
+    assert ended == ["inner"]
+    assert caplog.records == []
+
+
+def test_a_generator_that_ignores_its_close_is_reported_as_ever() -> None:
+    """Yielding on a close is the RuntimeError that it is without a scope, and the scope is left."""
+
+    @inner
+    def stubborn() -> Iterator[Any]:
+        try:
+            yield here()
+        except GeneratorExit:
+            yield "again"
+
+    generator: Any = stubborn()
+    assert next(generator) == "inner"
+    with pytest.raises(RuntimeError, match="ignored GeneratorExit"):
+        generator.close()
+    assert here() is None

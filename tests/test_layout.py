@@ -15,7 +15,7 @@ FLOORS = [
     {"layers"},
     {"generators", "keys", "values"},
     {"decorating"},
-    {"scope", "doors", "handlers"},
+    {"scope", "doors", "binds", "handlers"},
     {"wire"},
     {"hops"},
     {"demo"},

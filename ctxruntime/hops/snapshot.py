@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from contextlib import suppress
 from contextvars import Context, copy_context
 from functools import partial, wraps
 from types import CoroutineType, FunctionType, MethodType, TracebackType
@@ -11,12 +10,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, final, overload
 
 from ctxruntime.decorating import Call, decorate
 from ctxruntime.generators import Held, answering_like, held_body, held_coroutine, kind_of
-from ctxruntime.layers import Derived, Layer, current, derive, enter, in_effect, leave
+from ctxruntime.layers import CURRENT, Derived, Layer, current, derive, enter, in_effect, leave
 
 if TYPE_CHECKING:  # pickle is loaded when something is pickled
     from ctxruntime.hops.plain import PlainDoor, PlainKeys
 
 __all__ = ["Snapshot", "capture", "carry"]
+
+_here = CURRENT.get
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,11 +78,12 @@ class Snapshot:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        entry = next((layer for layer in in_effect() if layer.door is self), None)
+        here = _here()
+        entry = here if here.door is self else next((layer for layer in in_effect() if layer.door is self), None)
         if entry is None and len(self._entries) == 1:  # left from another context, and no doubt which one
             entry = self._entries[0]
         if entry is not None:
-            with suppress(ValueError):
+            if entry in self._entries:
                 self._entries.remove(entry)
             leave(entry)
 

@@ -14,7 +14,7 @@ HEAD_ROOM = 1.1
 """A shared machine: a promise counts as broken when it is missed by a tenth in every one of the tries."""
 
 
-def race(cases: dict[str, str], names: dict[str, Any]) -> dict[str, float]:
+def race(cases: dict[str, str], names: dict[str, Any], number: int = SLICE) -> dict[str, float]:
     """Return the least time of each statement: short slices, in shuffled order, over many rounds of one process."""
     timers = {case: Timer(statement, globals=names) for case, statement in cases.items()}
     least = dict.fromkeys(cases, float("inf"))
@@ -22,7 +22,7 @@ def race(cases: dict[str, str], names: dict[str, Any]) -> dict[str, float]:
     for _ in range(ROUNDS):
         random.shuffle(order)
         for case in order:
-            least[case] = min(least[case], timers[case].timeit(SLICE))
+            least[case] = min(least[case], timers[case].timeit(number))
     return least
 
 
@@ -30,10 +30,12 @@ def race(cases: dict[str, str], names: dict[str, Any]) -> dict[str, float]:
 def keeps(record_property: Callable[[str, object], None]) -> Callable[..., None]:
     """Assert that one statement costs at most so many times another; said with the figure if it does not."""
 
-    def check(promise: float, case: str, base: str, names: dict[str, Any], less: str | None = None) -> None:
+    def check(
+        promise: float, case: str, base: str, names: dict[str, Any], less: str | None = None, number: int = SLICE
+    ) -> None:
         best = float("inf")
         for _ in range(TRIES):
-            least = race({"case": case, "base": base, "less": less or "pass"}, names)
+            least = race({"case": case, "base": base, "less": less or "pass"}, names, number)
             taken = least["less"] if less else 0
             best = min(best, (least["case"] - taken) / (least["base"] - taken))
             if best <= promise:

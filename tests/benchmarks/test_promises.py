@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from opentelemetry import baggage, context
 
 import ctxruntime as ctx
+from ctxruntime.hops.install import install
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
 
@@ -92,6 +95,62 @@ def test_an_injected_call_costs_little_more_than_the_call_by_hand(
     less = "drive(finished)" if "drive" in case else None
     with ctx.session(session_id=FIVE["session_id"], gateway_session_key=FIVE["gateway_session_key"]):
         keeps(promise, case, base, NAMES, less)
+
+
+SCOPES: dict[str, Any] = {"session": ctx.session, "bind": ctx.bind, "amend": ctx.amend}
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["with bind(session_id='child-1'): pass", "amend(session_id='next-1')", "with snapshot: pass"],
+    ids=["bind", "amend", "snapshot"],
+)
+def test_other_scopes_cost_no_more_than_two_turns(keeps: Keeps, case: str) -> None:
+    """A bind, an amend and a snapshot put in effect each cost at most twice entering a turn with two keys."""
+    with ctx.session(session_id=FIVE["session_id"], gateway_session_key=FIVE["gateway_session_key"]):
+        names = SCOPES | {"snapshot": ctx.capture()}
+        keeps(2.0, case, "with session(session_id='s1', gateway_session_key='k1'): pass", names)
+
+
+PLAIN_SUBMIT, PLAIN_START = ThreadPoolExecutor.submit, threading.Thread.start
+
+
+def nothing() -> None:
+    """Cost as little as possible."""
+
+
+def hundred_jobs(submit: Callable[..., Any], pool: ThreadPoolExecutor) -> None:
+    for job in [submit(pool, nothing) for _ in range(100)]:
+        job.result()
+
+
+def ten_threads(start: Callable[[threading.Thread], None]) -> None:
+    for _ in range(10):
+        thread = threading.Thread(target=nothing)
+        start(thread)
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("promise", "case"), [(1.15, "hundred_jobs({}submit, pool)"), (1.1, "ten_threads({}start)")], ids=["pool", "thread"]
+)
+def test_a_hop_costs_little_more_than_without(keeps: Keeps, promise: float, case: str) -> None:
+    """A job for a pool, and a thread from start to join, cost hardly more with `install()` than they do plain."""
+    with (
+        install(),
+        ThreadPoolExecutor(1) as pool,
+        ctx.session(session_id=FIVE["session_id"], gateway_session_key=FIVE["gateway_session_key"]),
+    ):
+        names = {
+            "hundred_jobs": hundred_jobs,
+            "ten_threads": ten_threads,
+            "pool": pool,
+            "plain_submit": PLAIN_SUBMIT,
+            "plain_start": PLAIN_START,
+            "ours_submit": ThreadPoolExecutor.submit,
+            "ours_start": threading.Thread.start,
+        }
+        keeps(promise, case.format("ours_"), case.format("plain_"), names, number=10)
 
 
 def enter_with_baggage() -> None:

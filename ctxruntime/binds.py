@@ -1,0 +1,107 @@
+"""A nested scope: values that are bound for a while, on top of what is in effect where it is entered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from ctxruntime.doors import Door, answer, is_question
+from ctxruntime.keys import KEYS, PREVIOUS_SESSION_ID, SESSION_ID, find, named
+from ctxruntime.layers import CURRENT, HELD, LINKED, UNSET, Derived, derive, enter, inherit, settle
+from ctxruntime.scope import Once
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ctxruntime.decorating import Call
+    from ctxruntime.doors import Given
+    from ctxruntime.keys import Key
+    from ctxruntime.layers import Bits
+    from ctxruntime.scope import Scope
+
+_here, _put = CURRENT.get, CURRENT.set
+_SESSION, _PREVIOUS = SESSION_ID.bit, PREVIOUS_SESSION_ID.bit
+
+
+@final
+class Bound(Derived, Once[None]):
+    """What `bind` returns: the layer of its first entry, which is nearly always the only one."""
+
+    __slots__ = ("given",)
+
+    def __init__(self, given: Given, binds: Bits) -> None:
+        self.given: Given = given
+        self.binds: Bits = binds
+        self.token = self.links = self.mirrored = self.derived = self.door = None
+
+    def __enter__(self) -> None:
+        if self.token is not None:
+            return self.again().__enter__()
+        self.token = HELD  # it is taken; until it has its values, nobody reads it
+        here = _here()
+        inherit(self, settle() if here.left_elsewhere else here)
+        if self.binds & _SESSION:
+            self.previous_session_id = UNSET  # the one before another session is not known, unless it is given
+        for key, value in self.given:
+            key.put(self, value)
+        if LINKED:
+            _enter_linked(self)
+        else:
+            self.token = _put(self)
+        return None
+
+    def again(self) -> BindDoor:
+        """Return the door that binds the same for each further entry."""
+        door = self.door
+        if not isinstance(door, BindDoor):
+            door = self.door = BindDoor(self.given, self.binds)
+        return door
+
+
+@final
+class BindDoor(Door[None, Derived]):
+    """Binds keys for each entry: to values, or to what a decorator computes from the call."""
+
+    __slots__ = ("binds",)
+
+    def __init__(self, given: Given, binds: Bits) -> None:
+        super().__init__(given)
+        self.binds: Bits = binds
+
+    def make(self, call: Call | None = None) -> Derived:
+        """Make a layer that inherits from what is in effect here."""
+        here = _here()
+        layer = derive(settle() if here.left_elsewhere else here, self.binds)
+        if self.binds & _SESSION:
+            layer.previous_session_id = UNSET
+        for key, value in self.given:
+            key.put(layer, answer(key, value, call) if callable(value) else value)
+        return layer
+
+    def enter(self, layer: Derived) -> None:
+        """Put it in effect."""
+        _enter_linked(layer)
+
+    def result(self, layer: Derived) -> None:
+        """Return nothing: what is bound is read by its keys."""
+
+
+def _enter_linked(layer: Derived) -> None:
+    enter(layer, [key for key in LINKED if key.bit & layer.binds])
+
+
+def bind_door(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> Scope[None]:
+    """Return what binds these values."""
+    bound: Given = []
+    binds, computed = 0, False
+    for name, value in (named(keys, values) if keys else values).items():
+        key = KEYS.get(name) or find(name)
+        binds |= key.bit
+        if callable(value) and is_question(value, key):
+            computed = True
+            bound.append((key, value))
+        else:
+            bound.append((key, key.admit(value)))
+    if binds & _SESSION:
+        binds |= _PREVIOUS
+    return BindDoor(bound, binds) if computed else Bound(bound, binds)

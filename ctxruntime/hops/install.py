@@ -116,27 +116,37 @@ class Installation:
         return f"<Installation {', '.join(self.patched) or 'not in place'}>"
 
     def add(self, hops: Hops) -> None:
-        """Patch what is imported of these, and the rest as it comes; can be called twice."""
-        for name, source in hops:
-            self._wanted[source] = name
-            if name not in self._watch.pending:
-                self._put_in_place(source)
+        """Patch what is imported of these, and the rest as it comes; can be called twice.
+
+        Call it without the lock: a thread that imports one of these modules holds the import system's lock of it
+        when it comes here, and what makes patches imports.
+        """
+        with _lock:
+            self._wanted.update((source, name) for name, source in hops)
         self._watch.start()
+        for name, source in hops:
+            if name not in self._watch.pending:  # another thread may have claimed it, and not be done
+                self._put_in_place(source)
+        with _lock:
+            if not self.active:
+                self._watch.stop()
 
     def _imported(self, module: ModuleType) -> None:
-        for source, name in self._wanted.items():
+        for source, name in self._wanted.copy().items():
             if name == module.__name__:
                 self._put_in_place(source)
 
     def _put_in_place(self, source: str) -> None:
+        if not self.active:
+            return
+        made: Sequence[Undoable] = ()
+        with guard(f"install {source}"):
+            made = _patches.get(source) or _made_by(source)
         with _lock:
             if not self.active:
                 return
-            if source not in _patches:
-                with guard(f"install {source}"):
-                    _patches[source] = _made_by(source)
             self._in_place[source] = self._wanted[source]
-            for patch in _patches.get(source, ()):
+            for patch in _patches.setdefault(source, made) if made else ():
                 with guard(f"install {source}"):
                     patch.apply()
 
@@ -186,11 +196,10 @@ def install(*, deny: Iterable[str] = (), subprocesses: bool = False, enabled: bo
     with _lock:
         if _installed is None:
             _installed = Installation()
+        installation = _installed
         denied.extend(names)
-        _installed.add(_HOPS)
-        if subprocesses:
-            _installed.add(_OPT_IN)
-        return _installed
+    installation.add(_HOPS + _OPT_IN if subprocesses else _HOPS)
+    return installation
 
 
 def _checked(deny: Iterable[str]) -> list[str]:

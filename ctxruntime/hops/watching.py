@@ -47,7 +47,7 @@ class Watch:
     def stop(self) -> None:
         """See no module coming any more; can be called twice."""
         self._pending.clear()
-        if self in sys.meta_path:
+        while self in sys.meta_path:  # two threads may have started it at once
             sys.meta_path.remove(self)
 
     def settle(self) -> None:

@@ -224,6 +224,35 @@ def test_what_is_imported_later_is_patched_then() -> None:
     subprocess.run([sys.executable, "-c", LATE], check=True, timeout=60)
 
 
+WHILE_OTHERS_IMPORT = """
+import threading
+import ctxruntime as ctx
+from ctxruntime.hops import denied
+
+installation = ctx.install()
+assert "multiprocessing.process" not in installation.patched
+importing = threading.Thread(target=__import__, args=("multiprocessing.pool",))
+extend = denied.extend
+
+def extend_while_another_thread_imports(names):
+    extend(names)
+    importing.start()
+    while "multiprocessing.process" in installation._watch.pending:
+        threading.Event().wait(0.01)
+
+denied.extend = extend_while_another_thread_imports
+ctx.install()
+assert "multiprocessing.process" in installation.patched
+importing.join()
+assert "multiprocessing.pool" in installation.patched
+"""
+
+
+def test_installing_while_another_thread_imports() -> None:
+    """Neither waits for the other to end, and what is imported by then is patched when `install()` returns."""
+    subprocess.run([sys.executable, "-c", WHILE_OTHERS_IMPORT], check=True, timeout=30)
+
+
 def test_uninstalling_lets_flows_that_run_keep_their_state() -> None:
     """A thread that was started before keeps what it took over."""
     go = threading.Event()

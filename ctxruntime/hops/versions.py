@@ -37,6 +37,8 @@ def let_be_born(thread: Thread, context: Context) -> None:
     def begin() -> None:
         del made._bootstrap  # else the thread and this function keep one another alive
         context.run(bootstrap)
+        if _THREADS_HAVE_A_CONTEXT:
+            made._context = None  # a thread object that is kept would keep the state of its turn
 
     made._bootstrap = begin
 

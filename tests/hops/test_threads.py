@@ -301,6 +301,23 @@ def test_thread_that_is_let_go_keeps_nothing_alive() -> None:
         gc.enable()
 
 
+@pytest.mark.usefixtures("installed")
+def test_thread_that_is_kept_keeps_no_turn_alive() -> None:
+    """A thread object that a host keeps when it has run holds nothing of what it was born with."""
+    with ctx.session(session_id="a") as turn:
+        kept = thread(lambda: None)
+        kept.join(10)
+    left = weakref.ref(turn)
+    del turn
+    for _ in range(1000):  # the thread may be in its last line still
+        if left() is None:
+            break
+        threading.Event().wait(0.01)
+
+    assert left() is None
+    assert not kept.is_alive()
+
+
 class Poller(threading.Thread):
     """A thread of a library that lives as long as the process."""
 

@@ -9,12 +9,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.machinery import ModuleSpec
+from threading import local
 from types import ModuleType
-from typing import TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from ctxruntime.hops.patching import guard
 
 __all__ = ["Watch"]
+
+_OURS: Final = "ctxruntime"
+"""What the names of our modules begin with, those of integrations too."""
+_here: Final = local()
+
+
+def _is_reporting() -> bool:
+    """Tell whether this thread is inside a report, of whichever watch."""
+    return getattr(_here, "reporting", False)
+
 
 Finder: TypeAlias = Callable[[str, Sequence[str] | None, ModuleType | None], ModuleSpec | None]
 
@@ -66,14 +77,20 @@ class Watch:
         """Hand a module over that is whole, if nobody has."""
         module = sys.modules.get(name)
         if module is not None and self._pending.pop(name, self) is None:
-            with guard(f"imports: {name}"):
-                self._ready(module)
+            nested, _here.reporting = _is_reporting(), True
+            try:
+                with guard(f"imports: {name}"):
+                    self._ready(module)
+            finally:
+                _here.reporting = nested
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None, /
     ) -> ModuleSpec | None:
         """Find what the other finders find, and be told when it is whole: ``sys.meta_path`` asks."""
-        if self._pending:
+        # What `ready` imports is looked for here too. Were another module reported before it is found, whose report
+        # imports the same, that would be run twice, and there would be two of each of its classes.
+        if self._pending and not _is_reporting() and not name.startswith(_OURS):
             with guard("imports: watch"):
                 self.settle()
         if name not in self._pending:

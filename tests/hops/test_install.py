@@ -224,6 +224,37 @@ def test_what_is_imported_later_is_patched_then() -> None:
     subprocess.run([sys.executable, "-c", LATE], check=True, timeout=60)
 
 
+EXECUTOR_FIRST = """
+import sys
+import ctxruntime as ctx
+ctx.install()
+assert "concurrent.futures.thread" not in sys.modules
+from ctxruntime.hops import Executor
+from concurrent.futures import ThreadPoolExecutor
+with ctx.session(session_id="a"), ThreadPoolExecutor(1) as pool:
+    assert pool.submit(ctx.SESSION_ID.get).result() == "a"
+"""
+
+
+def test_importing_the_executor_after_installing() -> None:
+    """Who is the first to import what is waited for may be ours: every pool carries all the same."""
+    subprocess.run([sys.executable, "-c", EXECUTOR_FIRST], check=True, timeout=60)
+
+
+IMPORTED_BEFORE = """
+import gc, concurrent.futures.process, concurrent.futures.thread, multiprocessing.pool
+import ctxruntime as ctx
+ctx.install()
+jobs = [kind for kind in gc.get_objects() if isinstance(kind, type) and kind.__name__ == "Job"]
+assert len(jobs) == 1, jobs
+"""
+
+
+def test_installing_runs_no_module_of_ours_twice() -> None:
+    """There is one class of each kind, however many libraries were imported before: what is sent away pickles."""
+    subprocess.run([sys.executable, "-c", IMPORTED_BEFORE], check=True, timeout=60)
+
+
 WHILE_OTHERS_IMPORT = """
 import threading
 import ctxruntime as ctx

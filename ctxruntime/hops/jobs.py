@@ -53,8 +53,8 @@ class WholeJob:
     __slots__ = ("context", "fn")
 
     def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn = fn
-        self.context = copied_context()
+        self.fn: Callable[..., Any] = fn
+        self.context: Context = copied_context()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call it, in a copy of its own."""
@@ -68,8 +68,8 @@ class KeysJob:
     __slots__ = ("fn", "layer")
 
     def __init__(self, fn: Callable[..., Any]) -> None:
-        self.fn = fn
-        self.layer = current()
+        self.fn: Callable[..., Any] = fn
+        self.layer: Layer = current()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call it, and give the caller its own state back."""

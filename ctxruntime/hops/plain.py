@@ -79,7 +79,7 @@ class PlainDoor:
     asks: Any = {}  # noqa: RUF012  # nothing is computed from the call
 
     def __init__(self, keys: PlainKeys) -> None:
-        self.keys = keys
+        self.keys: PlainKeys = keys
 
     def make(self, call: Call | None = None) -> Layer:
         """Make a layer of what the keys of this process take: others, and values they refuse, are dropped."""
@@ -96,6 +96,9 @@ class PlainDoor:
     def enter(self, layer: Layer) -> None:
         """Put the layer in effect."""
         enter(layer)
+
+    def entered(self, layer: Layer) -> None:
+        """Tell nobody: it was entered where the job comes from."""
 
     def leave(self, layer: Layer) -> None:
         """End it."""

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, final
 
 from ctxruntime.doors import Door, answer, is_question
 from ctxruntime.keys import KEYS, PREVIOUS_SESSION_ID, SESSION_ID, find, named
-from ctxruntime.layers import CURRENT, HELD, LINKED, UNSET, Derived, derive, enter, inherit, settle
+from ctxruntime.layers import (
+    CURRENT,
+    HELD,
+    LINKED,
+    SUBSCRIBERS,
+    UNSET,
+    Derived,
+    derive,
+    enter,
+    inherit,
+    settle,
+    tell_entered,
+)
 from ctxruntime.scope import Once
 
 if TYPE_CHECKING:
@@ -48,6 +60,8 @@ class Bound(Derived, Once[None]):
             _enter_linked(self)
         else:
             self.token = _put(self)
+        if SUBSCRIBERS:
+            tell_entered(self)
         return None
 
     def again(self) -> BindDoor:
@@ -81,6 +95,7 @@ class BindDoor(Door[None, Derived]):
     def enter(self, layer: Derived) -> None:
         """Put it in effect."""
         _enter_linked(layer)
+        self.entered(layer)
 
     def result(self, layer: Derived) -> None:
         """Return nothing: what is bound is read by its keys."""

@@ -32,6 +32,10 @@ if TYPE_CHECKING:  # inspect is too dear to import before it is needed
             """Put a layer that was made in effect."""
             ...
 
+        def entered(self, layer: Any) -> None:
+            """Take note that a body holds a layer from now on."""
+            ...
+
         def leave(self, layer: Any) -> None:
             """End it."""
             ...
@@ -151,6 +155,7 @@ def _function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Call
 def _coroutine_function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Callable[..., Any]:
     async def scoped(*args: Any, **kwargs: Any) -> Any:
         layer = door.make(new_call(args, kwargs))
+        door.entered(layer)
         return await held_body(fn(*args, **kwargs), Held(layer, door.left))
 
     return scoped
@@ -159,6 +164,7 @@ def _coroutine_function(fn: Callable[..., Any], door: Entrance, new_call: NewCal
 def _generator_function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Callable[..., Any]:
     def scoped(*args: Any, **kwargs: Any) -> Any:
         layer = door.make(new_call(args, kwargs))  # of the caller's state, not of the first stepper's
+        door.entered(layer)
         return held_body(fn(*args, **kwargs), Held(layer, door.left))
 
     return scoped

@@ -16,6 +16,7 @@ from ctxruntime.layers import (
     CURRENT,
     LINKED,
     NOTHING,
+    SUBSCRIBERS,
     UNSET,
     Derived,
     Layer,
@@ -25,9 +26,11 @@ from ctxruntime.layers import (
     has_ended,
     in_effect,
     leave,
+    tell_amended,
+    tell_entered,
 )
 from ctxruntime.layers import current as current_layer
-from ctxruntime.scope import Scope, Turn, amend_from
+from ctxruntime.scope import Scope, Turn, write_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -68,6 +71,12 @@ class Door(Scope[R_co], Generic[R_co, L]):
     def enter(self, layer: L) -> None:
         """Put a layer that was made in effect."""
         enter(layer)
+        self.entered(layer)
+
+    def entered(self, layer: L) -> None:
+        """Tell that a layer was entered, or that a body holds it from now on."""
+        if SUBSCRIBERS:
+            tell_entered(layer)
 
     def left(self, layer: L) -> None:
         """Take note that an entry was left."""
@@ -184,12 +193,16 @@ class JoinDoor(Door[Turn, Layer]):
         here = current_layer()
         turn: Turn | None = here.turn
         if turn is not None and _is_same(here, known):
+            layer = None
             with amending():
                 if not turn.ended:
                     turn.joined += 1
                     layer = derive(here)
-                    amend_from(here, list(_to_add(here, known)))
-                    return layer
+                    added = write_from(here, list(_to_add(here, known)))
+            if layer is not None:
+                if SUBSCRIBERS:
+                    tell_amended(added)
+                return layer
         turn = Turn()
         for key, value in given:
             key.put(turn, value)
@@ -198,6 +211,7 @@ class JoinDoor(Door[Turn, Layer]):
     def enter(self, layer: Layer) -> None:
         """Put it in effect."""
         enter(layer, () if isinstance(layer, Derived) else LINKED)
+        self.entered(layer)
 
     def left(self, layer: Layer) -> None:
         """Take note: the turn ends with the last of its doors."""

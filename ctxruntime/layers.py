@@ -77,7 +77,7 @@ class Layer:
         "more",  # the values of keys that have no slot, by name; None while there are none
         "token",  # None before entering, the variable's Token while entered (HELD between two steps), LEFT after
         "links",  # what to give back to linked variables on leaving
-        "mirrored",  # a cache of what the layer's keys look like as span attributes
+        "mirrored",  # what telemetry keeps for the layer; an amend calls its `outdate`
         "derived",  # the layers that an amend of this one must reach, weakly
         "door",  # the scope object that makes this layer anew
         "__weakref__",
@@ -121,6 +121,8 @@ _get, _set, _reset = CURRENT.get, CURRENT.set, CURRENT.reset
 
 LINKED: Final[list[Any]] = []
 """The keys that are linked to a variable of the host's, in the order they were defined."""
+SUBSCRIBERS: Final[list[Any]] = []
+"""Who is told of every entering and every amend; see `subscriptions`."""
 
 _lock = RLock()
 
@@ -363,7 +365,8 @@ def scope_of(layer: Layer, bit: Bits) -> Layer | None:
 def write(layer: Layer, key: Any, value: object) -> None:
     """Write one key where it is bound, and into every layer that derives from there and does not shadow it."""
     key.put(layer, value)
-    layer.mirrored = None
+    if layer.mirrored is not None:
+        layer.mirrored.outdate()
     for reference in (layer.derived or _NO_LAYERS).copy():
         derived = reference()
         if derived is not None and not derived.binds & key.bit:
@@ -371,6 +374,22 @@ def write(layer: Layer, key: Any, value: object) -> None:
 
 
 _NO_LAYERS: Final[frozenset[ref[Derived]]] = frozenset()
+
+
+def tell_entered(layer: Layer) -> None:
+    """Tell the subscribers that a layer was entered."""
+    for subscriber in SUBSCRIBERS.copy():
+        subscriber.entered(layer)
+
+
+def tell_amended(places: Iterable[tuple[Layer, Any, object]]) -> None:
+    """Tell the subscribers which keys were amended, scope by scope. No lock may be held."""
+    by_scope: dict[Layer, list[Any]] = {}
+    for scope, key, _ in places:
+        by_scope.setdefault(scope, []).append(key)
+    for subscriber in SUBSCRIBERS.copy():
+        for scope, keys in by_scope.items():
+            subscriber.amended(scope, keys)
 
 
 def amending() -> RLock:

@@ -28,6 +28,7 @@ from ctxruntime.layers import (
     BUILT_IN,
     CURRENT,
     LINKED,
+    SUBSCRIBERS,
     UNSET,
     Layer,
     amending,
@@ -36,6 +37,8 @@ from ctxruntime.layers import (
     leave,
     relink,
     scope_of,
+    tell_amended,
+    tell_entered,
     write,
     write_links,
 )
@@ -204,6 +207,8 @@ class Turn(Once["Turn"]):
         layer.token = _put(layer)
         if LINKED:
             layer.links = write_links(layer, LINKED)
+        if SUBSCRIBERS:
+            tell_entered(layer)
         return self
 
     def again(self) -> SessionDoor:
@@ -224,7 +229,14 @@ def _remade(turn: Turn) -> SessionDoor:
 
 
 def amend_from(layer: Layer, changes: Given) -> None:
-    """Make changes as seen from a layer: all of them, or none."""
+    """Make changes as seen from a layer, all of them or none, and tell of them."""
+    places = write_from(layer, changes)
+    if SUBSCRIBERS:
+        tell_amended(places)
+
+
+def write_from(layer: Layer, changes: Given) -> list[tuple[Layer, Key[Any], object]]:
+    """Make changes as seen from a layer, all of them or none; return what was written where."""
     with amending():
         places: list[tuple[Layer, Key[Any], object]] = []
         for key, value in changes:
@@ -244,6 +256,7 @@ def amend_from(layer: Layer, changes: Given) -> None:
             write(scope, key, value)
     if LINKED:
         relink([(scope, key) for scope, key, _ in places if key.link is not None])
+    return places
 
 
 # The public verbs

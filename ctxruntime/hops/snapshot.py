@@ -141,6 +141,9 @@ class _Carried:
     def enter(self, layer: Layer) -> None:
         enter(layer)
 
+    def entered(self, layer: Layer) -> None:
+        """Tell nobody: it was entered where it was captured."""
+
     def leave(self, layer: Layer) -> None:
         leave(layer)
 

@@ -1,0 +1,55 @@
+"""Who is told what the core does: telemetry and conversations, of which the core knows nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ctxruntime.layers import SUBSCRIBERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from ctxruntime.keys import Key
+    from ctxruntime.layers import Layer
+
+__all__ = ["Subscriber", "subscribe"]
+
+
+class Subscriber(Protocol):
+    """What is told of every entering and every amend, in the flow that does it.
+
+    Both are called inside a host's `with session(...)` or `amend(...)`: they must be quick, and an exception of
+    theirs reaches the host. A subscriber therefore guards itself (`hops.patching.guard`).
+    """
+
+    def entered(self, layer: Layer) -> None:
+        """Take note that a turn, a bind, a joined door or a cleared scope was entered.
+
+        What changed is everything for a turn, else what `layer.binds`. The layer is in effect; that of a decorated
+        generator or coroutine will be at its first step. What was only carried here (snapshots, pool jobs) is
+        not told.
+        """
+        ...
+
+    def amended(self, layer: Layer, keys: Sequence[Key[Any]]) -> None:
+        """Take note that these keys have other values where `layer`, a turn's or a bind's own, binds them.
+
+        Every layer that derives from it has the values already, and no lock is held.
+        """
+        ...
+
+
+def subscribe(subscriber: Subscriber) -> Callable[[], None]:
+    """Have `subscriber` told from now on; return what ends that, which can be called twice.
+
+    Subscribing twice is subscribing once. While nobody subscribes, the core does nothing for it.
+    """
+    if subscriber not in SUBSCRIBERS:
+        SUBSCRIBERS.append(subscriber)
+
+    def unsubscribe() -> None:
+        if subscriber in SUBSCRIBERS:
+            SUBSCRIBERS.remove(subscriber)
+
+    return unsubscribe

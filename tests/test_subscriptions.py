@@ -1,0 +1,203 @@
+"""What the core tells its subscribers: every entering, and every amend."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+import ctxruntime as ctx
+from ctxruntime.layers import SUBSCRIBERS, Layer, amending
+from ctxruntime.subscriptions import subscribe
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.told: list[tuple[str, Any]] = []
+
+    def entered(self, layer: Layer) -> None:
+        self.told.append(("entered", ctx.SESSION_ID.peek(layer)))
+
+    def amended(self, layer: Layer, keys: Sequence[ctx.Key[Any]]) -> None:
+        self.told.append((type(layer).__name__, {key.name: key.peek(layer) for key in keys}))
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    recorder = Recorder()
+    unsubscribe = subscribe(recorder)
+    yield recorder
+    unsubscribe()
+    unsubscribe()
+    assert SUBSCRIBERS == []
+
+
+def by_with() -> None:
+    with ctx.session(session_id="s1"):
+        pass
+
+
+def by_async_with() -> None:
+    async def main() -> None:
+        async with ctx.session(session_id="s1"):
+            pass
+
+    asyncio.run(main())
+
+
+def by_open() -> None:
+    scope = ctx.session(session_id="s1")
+    scope.open()
+    scope.close()
+
+
+def by_function() -> None:
+    ctx.session(session_id="s1")(lambda: None)()
+
+
+def by_computing() -> None:
+    @ctx.session(session_id=lambda event: event)
+    def handle(event: str) -> None: ...
+
+    handle("s1")
+
+
+def by_coroutine() -> None:
+    @ctx.session(session_id="s1")
+    async def handle() -> None: ...
+
+    asyncio.run(handle())
+
+
+def by_generator() -> None:
+    @ctx.session(session_id="s1")
+    def steps() -> Iterator[int]:
+        yield 1
+        yield 2
+
+    list(steps())
+
+
+def by_async_generator() -> None:
+    @ctx.session(session_id="s1")
+    async def steps() -> AsyncIterator[int]:
+        yield 1
+        yield 2
+
+    async def main() -> None:
+        async for _ in steps():
+            pass
+
+    asyncio.run(main())
+
+
+def by_bind() -> None:
+    with ctx.bind(session_id="s1"):
+        pass
+
+
+def by_bound_function() -> None:
+    ctx.bind(session_id="s1")(lambda: None)()
+
+
+def by_join() -> None:
+    with ctx.session.join(session_id="s1"):
+        pass
+
+
+WAYS = [
+    *(by_with, by_async_with, by_open, by_function, by_computing, by_coroutine, by_generator, by_async_generator),
+    *(by_bind, by_bound_function, by_join),
+]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_every_entering_is_told_once(recorder: Recorder, way: Callable[[], None]) -> None:
+    """Whatever way a scope is entered by, subscribers are told once, with the layer and its values."""
+    way()
+
+    assert recorder.told == [("entered", "s1")]
+
+
+def test_each_entry_of_one_scope_object_is_told(recorder: Recorder) -> None:
+    """A scope object that is entered again is told again."""
+    scope = ctx.session(session_id="s1")
+    with scope, scope:
+        pass
+
+    assert recorder.told == [("entered", "s1")] * 2
+
+
+def test_a_joined_door_is_told_with_what_it_amends(recorder: Recorder) -> None:
+    """Joining a turn tells what it adds to the turn, then the door."""
+    with ctx.session(gateway_session_key="k1"), ctx.session.join(gateway_session_key="k1", session_id="s1"):
+        pass
+
+    assert recorder.told == [("entered", ctx.UNSET), ("Turn", {"session_id": "s1"}), ("entered", "s1")]
+
+
+def test_an_amend_is_told_with_the_scope_that_binds(recorder: Recorder) -> None:
+    """Subscribers are told the scope where a key changed, the keys, and nothing of an amend that was refused."""
+    with ctx.session(gateway_session_key="k1"), ctx.bind(session_id="child-1"):
+        recorder.told.clear()
+        ctx.amend(session_id="child-2", user_id="u1")
+        with pytest.raises(ctx.InvalidValueError):
+            ctx.amend(session_id="a\nb")
+
+    rotated = {"session_id": "child-2", "previous_session_id": "child-1"}
+    assert recorder.told == [("Bound", rotated), ("Turn", {"user_id": "u1"})]
+
+
+def test_what_is_carried_is_not_told(recorder: Recorder) -> None:
+    """A snapshot put in effect and a carried call enter nothing."""
+    with ctx.session(session_id="s1"):
+        snapshot, job = ctx.capture(), ctx.carry(lambda: None)
+    with snapshot:
+        job()
+
+    assert recorder.told == [("entered", "s1")]
+
+
+def test_no_lock_is_held_while_subscribers_are_told() -> None:
+    """A subscriber may wait for another thread that enters, binds or amends."""
+
+    class Waiting(Recorder):
+        def entered(self, layer: Layer) -> None:
+            self.check()
+
+        def amended(self, layer: Layer, keys: Sequence[ctx.Key[Any]]) -> None:
+            self.check()
+
+        def check(self) -> None:
+            thread = threading.Thread(target=self.probe)
+            thread.start()
+            thread.join()
+
+        def probe(self) -> None:
+            free = amending().acquire(blocking=False)
+            self.told.append(("free", free))
+            if free:
+                amending().release()
+
+    waiting = Waiting()
+    unsubscribe = subscribe(waiting)
+    with ctx.session(gateway_session_key="k1"), ctx.session.join(gateway_session_key="k1", session_id="s1"):
+        ctx.amend(session_id="s2")
+    unsubscribe()
+
+    assert waiting.told == [("free", True)] * 4
+
+
+def test_subscribing_twice_is_subscribing_once() -> None:
+    """A subscriber is told once however often it subscribed, and not after it has unsubscribed."""
+    recorder = Recorder()
+    unsubscribe = subscribe(recorder)
+    subscribe(recorder)
+    by_with()
+    unsubscribe()
+    by_with()
+
+    assert recorder.told == [("entered", "s1")]

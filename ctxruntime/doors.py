@@ -7,6 +7,8 @@ by a `Door`. A program that only enters turns never loads this module.
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeVar, cast, final
 
 from ctxruntime.decorating import decorate
@@ -112,10 +114,22 @@ class Door(Scope[R_co], Generic[R_co, L]):
         try:
             self.within.remove(layer)
         except ValueError:
-            with amending():  # left from another context: it was closed before, or is the newest
-                layer = next((entry for entry in self.within if has_ended(entry)), self.within[-1])
-                self.within.remove(layer)
+            layer = self._block_left() or layer
         self.end(layer)
+
+    def _block_left(self) -> L | None:
+        """Take note that a block is left which is not the one in effect here, and return its entry, if there is any.
+
+        It may be below what `open` put in effect; else it was closed before; else it is the newest of another context.
+        """
+        with amending():
+            here = (layer for layer in in_effect() if layer in self.within)
+            closed = (entry for entry in self.within if has_ended(entry))
+            left = cast("L | None", next(chain(here, closed, reversed(self.within)), None))
+            if left is not None:
+                with suppress(ValueError):  # its own thread has left it just now
+                    self.within.remove(left)
+        return left
 
     def _entry_here(self) -> L | None:
         here = _here()

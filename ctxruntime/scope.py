@@ -119,7 +119,7 @@ class Once(Layer, Scope[R_co]):
 
     def __exit__(self, kind: object = None, error: object = None, trace: object = None, /) -> None:
         door: Any = self.door  # a Door, if any; cast() would cost a fiftieth of a turn
-        if _here() is self or door is None or not door.within or self._entry_here(door) is self:
+        if _here() is self or door is None or not (door.within or has_ended(self)) or self._entry_here(door) is self:
             leave(self)
         else:
             door.__exit__(kind, error, trace)

@@ -212,3 +212,49 @@ def test_closes_by_two_threads_at_once_end_two_entries(scope: Any) -> None:
             assert ctx.SESSION_ID.get(None) is None
     finally:
         sys.setswitchinterval(interval)
+
+
+def used_bind() -> Any:
+    scope = ctx.bind(session_id="s1")
+    with scope:
+        return scope
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ctx.session(session_id="s1"),
+        lambda: ctx.session(session_id="s1", take=(ctx.USER_ID,)),
+        lambda: ctx.session.join(session_id="s1"),
+        lambda: ctx.bind(session_id="s1"),
+        used_bind,
+        ctx.cleared,
+    ],
+    ids=["session", "session that takes", "join", "bind", "bind used before", "cleared"],
+)
+def test_a_block_is_left_as_often_as_one_likes(make: Callable[[], Any]) -> None:
+    """Leaving a block again, or one that was never entered, is harmless; after `open` it closes."""
+    scope = make()
+    scope.__exit__(None, None, None)
+    with scope:
+        pass
+    scope.__exit__(None, None, None)
+    with ctx.session(session_id="outer"):
+        scope.open()
+        scope.__exit__(None, None, None)
+
+        assert ctx.SESSION_ID.get() == "outer"
+
+
+def test_leaving_a_block_under_an_open_entry_ends_no_other_flow() -> None:
+    """A block that is left while the same scope object is open above it ends its own entry, not another flow's."""
+    scope = ctx.session(user_id="u", take=(ctx.SESSION_ID,))
+    one, two = Context(), Context()
+    one.run(scope.__enter__)
+    one.run(scope.open)
+    two.run(scope.__enter__)
+    one.run(scope.__exit__, None, None, None)
+
+    assert two.run(ctx.USER_ID.get, None) == "u"
+    one.run(scope.close)
+    assert one.run(ctx.USER_ID.get, None) is None

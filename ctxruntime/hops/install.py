@@ -102,15 +102,17 @@ class Installation:
             self._in_place.clear()
 
     def __enter__(self) -> Installation:
-        self._depth += 1
+        with _lock:
+            self._depth += 1
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self.uninstall()
+        with _lock:
+            self._depth -= 1
+            if self._depth == 0:
+                self.uninstall()
 
     def __repr__(self) -> str:
         return f"<Installation {', '.join(self.patched) or 'not in place'}>"
@@ -145,7 +147,8 @@ class Installation:
         with _lock:
             if not self.active:
                 return
-            self._in_place[source] = self._wanted[source]
+            if made:
+                self._in_place[source] = self._wanted[source]
             for patch in _patches.setdefault(source, made) if made else ():
                 with guard(f"install {source}"):
                     patch.apply()

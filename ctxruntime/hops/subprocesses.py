@@ -77,6 +77,8 @@ def _with_environment(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tu
 
 def _changed(given: Mapping[Any, Any] | None) -> dict[str, dict[Any, Any]]:
     """Return the environment to pass in place of the one that was given, or nothing if that is right as it is."""
+    if given is not None and not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return {}  # the original refuses it
     base = dict(os.environ if given is None else given)
     wanted = child_env(base)
     return {} if wanted == base else {"env": wanted}

@@ -32,6 +32,10 @@ _INT: Final = re.compile(r"-?[0-9]{1,310}")
 _FLOAT: Final = re.compile(r"-?(?:[0-9]{1,400}(?:\.[0-9]{1,400})?(?:e[+-]?[0-9]{1,4})?|inf)|nan")
 _BYTES: Final = re.compile(r"(?:[0-9a-f]{2})*")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_DATETIME: Final = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{6})?"
+    r"(?:[+-][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{6})?)?)?"
+)
 _BOOLS: Final = {"true": True, "false": False}
 _IN_JSON: Final = (str, int, float, bool)
 
@@ -97,7 +101,7 @@ _FORMS: Final[tuple[tuple[type[Any], re.Pattern[str] | None, Callable[[Any, str]
     (float, _FLOAT, lambda kind, text: float(text)),
     (bytes, _BYTES, lambda kind, text: bytes.fromhex(text)),
     (UUID, _UUID, lambda kind, text: kind(text)),
-    (datetime, None, lambda kind, text: kind.fromisoformat(text)),
+    (datetime, _DATETIME, lambda kind, text: kind.fromisoformat(text)),
 )
 
 

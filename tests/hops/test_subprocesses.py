@@ -220,7 +220,20 @@ def refusal(env: Any) -> str:
     return repr(refused.value)
 
 
-@pytest.mark.parametrize("env", [3, {"BAGGAGE": 3}, {"BAGGAGE": object(), "A": "b"}, "text"])
+@pytest.mark.parametrize("env", [3, "text", [("A", "b")]])
+def test_what_is_no_environment_is_refused_as_ever(env: Any, installed: Installation) -> None:
+    """What `subprocess` does not take as an environment it does not get from us as one, and nothing is our fault."""
+    before = fault_counts()
+
+    with ctx.session({TENANT: "acme"}):
+        said = refusal(env)
+        installed.uninstall()
+        assert said == refusal(env)
+
+    assert fault_counts() == before
+
+
+@pytest.mark.parametrize("env", [{"BAGGAGE": 3}, {"BAGGAGE": object(), "A": "b"}])
 def test_a_fault_of_ours_leaves_the_start_to_subprocess(env: Any, installed: Installation) -> None:
     """An environment that we cannot read is given on as it is, and refused by `subprocess` in its own words."""
     before = fault_counts().get("subprocesses: Popen", 0)

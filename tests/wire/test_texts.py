@@ -143,6 +143,8 @@ def test_each_kind_has_one_text_form(name: str, value: object, text: str) -> Non
         ("bytes", "00" * 1025),
         ("uuid", "%7B00000000-0000-0000-0000-00000000000a%7D"),
         ("datetime", "yesterday"),
+        ("datetime", "20261130"),
+        ("datetime", "2026-W48-1"),
         ("colour", "1"),
         ("colour", "__class__"),
         ("level", "1"),

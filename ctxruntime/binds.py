@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, cast, final
 
 from ctxruntime.doors import Door, answer, is_question
 from ctxruntime.keys import KEYS, PREVIOUS_SESSION_ID, SESSION_ID, find, named
@@ -13,6 +13,7 @@ from ctxruntime.layers import (
     SUBSCRIBERS,
     UNSET,
     Derived,
+    amending,
     derive,
     enter,
     inherit,
@@ -66,10 +67,12 @@ class Bound(Derived, Once[None]):
 
     def again(self) -> BindDoor:
         """Return the door that binds the same for each further entry."""
-        door = self.door
-        if not isinstance(door, BindDoor):
-            door = self.door = BindDoor(self.given, self.binds)
-        return door
+        layer: Any = self
+        if layer.door is None:
+            door = BindDoor(self.given, self.binds)
+            with amending():  # two threads that enter it at once are to share one door
+                layer.door = layer.door or door
+        return cast("BindDoor", layer.door)
 
 
 @final

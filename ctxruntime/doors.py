@@ -125,11 +125,11 @@ class Door(Scope[R_co], Generic[R_co, L]):
         with amending():
             here = (layer for layer in in_effect() if layer in self.within)
             closed = (entry for entry in self.within if has_ended(entry))
-            left = cast("L | None", next(chain(here, closed, reversed(self.within)), None))
+            left: Any = next(chain(here, closed, reversed(self.within)), None)
             if left is not None:
                 with suppress(ValueError):  # its own thread has left it just now
                     self.within.remove(left)
-        return left
+        return cast("L | None", left)
 
     def _entry_here(self) -> L | None:
         here = _here()

@@ -27,6 +27,7 @@ from ctxruntime.keys import (
 from ctxruntime.layers import (
     BUILT_IN,
     CURRENT,
+    HELD,
     LINKED,
     SUBSCRIBERS,
     UNSET,
@@ -204,6 +205,7 @@ class Turn(Once["Turn"]):
         if self.token is not None:
             return self.again().__enter__()
         layer: Layer = self
+        layer.token = HELD  # of two threads that enter it at once, one does
         layer.token = _put(layer)
         if LINKED:
             layer.links = write_links(layer, LINKED)

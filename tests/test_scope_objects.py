@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import ctxruntime as ctx
+from ctxruntime import doors, scope
 
 SCOPES: dict[str, Callable[[], Any]] = {
     "session": lambda: ctx.session(session_id="s1"),
@@ -214,3 +215,49 @@ def test_session_entered_and_used_as_a_decorator() -> None:
         assert inner is not turn
         assert inner.ended
         assert not turn.ended
+
+
+def opened_bind() -> Any:
+    shared = ctx.bind(session_id="s1")
+    shared.open()
+    return shared
+
+
+@pytest.mark.parametrize(
+    ("make", "between"),
+    [
+        (lambda: ctx.session(session_id="s1"), (scope, "_put")),
+        (opened_bind, (doors.Door, "__init__")),
+    ],
+    ids=["session", "bind"],
+)
+def test_entered_by_two_threads_in_the_same_moment(
+    monkeypatch: pytest.MonkeyPatch, make: Any, between: tuple[Any, str]
+) -> None:
+    """Of two threads that enter one scope object in the middle of each other's entering, each leaves its own entry."""
+    shared, seen = make(), []
+    entered, leaves = threading.Event(), threading.Event()
+    step = getattr(*between)
+
+    def other() -> None:
+        with shared:
+            entered.set()
+            leaves.wait(30)
+        seen.append(ctx.SESSION_ID.get(None))
+
+    thread = threading.Thread(target=other, daemon=True)
+
+    def meanwhile(*args: Any) -> Any:
+        monkeypatch.setattr(*between, step)
+        thread.start()
+        assert entered.wait(30)
+        return step(*args)
+
+    monkeypatch.setattr(*between, meanwhile)
+    with shared:
+        leaves.set()
+        thread.join()
+        seen.append(ctx.SESSION_ID.get(None))
+    shared.close()
+
+    assert seen == [None, "s1"]

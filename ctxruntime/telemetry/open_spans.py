@@ -1,0 +1,107 @@
+"""The spans that are open when a turn is entered, and those that are when it learns something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, final
+from weakref import WeakSet, ref
+
+from opentelemetry.trace import get_current_span
+
+from ctxruntime.hops.patching import guard
+from ctxruntime.layers import amending
+from ctxruntime.subscriptions import subscribe
+from ctxruntime.telemetry.views import RootView, root_of, view_of
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import Span
+
+    from ctxruntime.keys import Key
+    from ctxruntime.layers import Layer
+    from ctxruntime.telemetry.spans import SessionSpanProcessor
+
+__all__ = ["LAYER", "mark_outside", "started_watching", "stopped_watching"]
+
+LAYER: Final = "_ctxruntime_layer"
+"""Where a span keeps the layer that it serves. The exporters' copy of it has none."""
+_OUTSIDE: Final = "_ctxruntime_outside"
+
+
+@final
+class _Outside:
+    """A span that was started outside any turn, and will serve the first one that is entered in it."""
+
+    __slots__ = ("by", "parent", "span")
+
+    def __init__(self, span: ref[Span], parent: ref[Span] | None) -> None:
+        self.span: Final = span
+        self.parent: Final = parent
+        self.by: Final[list[SessionSpanProcessor]] = []
+
+
+def mark_outside(span: Span, parent_context: Context | None, by: SessionSpanProcessor) -> None:
+    """Remember that a span was started outside any turn, and under which one."""
+    mark: _Outside | None = getattr(span, _OUTSIDE, None)
+    if mark is None:
+        above: _Outside | None = getattr(get_current_span(parent_context), _OUTSIDE, None)
+        mark = _Outside(ref(span), None if above is None else above.span)
+        setattr(span, _OUTSIDE, mark)
+    mark.by.append(by)
+
+
+@final
+class _Watcher:
+    """The one subscriber of all processors."""
+
+    def entered(self, layer: Layer) -> None:
+        """Take the current span, and those above it, into the turn if they are in none."""
+        with _entering:
+            if root_of(layer) is not layer:
+                return
+            mark: _Outside | None = getattr(get_current_span(), _OUTSIDE, None)
+            while mark is not None:
+                span = mark.span()
+                if span is None or hasattr(span, LAYER):
+                    return
+                if span.is_recording():
+                    for processor in mark.by:
+                        view = view_of(layer, processor)
+                        if view is not None:
+                            processor.take(span, layer, view)
+                above = None if mark.parent is None else mark.parent()
+                mark = getattr(above, _OUTSIDE, None)
+
+    def amended(self, layer: Layer, keys: Sequence[Key[Any]]) -> None:
+        """Have the turn's open spans told."""
+        with _amending:
+            root = root_of(layer)
+            view: Any = None if root is None else root.mirrored
+            while view is not None:
+                if isinstance(view, RootView) and root is not None:
+                    processor: Any = view.by
+                    processor.add_late(root, view)
+                view = view.next
+
+
+_entering: Final = guard("telemetry: a turn is entered")
+_amending: Final = guard("telemetry: open spans are told what is new")
+_watcher: Final = _Watcher()
+_processors: Final[WeakSet[SessionSpanProcessor]] = WeakSet()
+_stop: Final[list[Callable[[], None]]] = []
+
+
+def started_watching(processor: SessionSpanProcessor) -> None:
+    """Have a processor told of enterings and amends."""
+    with amending():
+        _processors.add(processor)
+        if not _stop:
+            _stop.append(subscribe(_watcher))
+
+
+def stopped_watching(processor: SessionSpanProcessor) -> None:
+    """Have the processor told no more; with the last of them the core has nobody to tell."""
+    with amending():
+        _processors.discard(processor)
+        if not _processors and _stop:
+            _stop.pop()()

@@ -1,0 +1,124 @@
+"""What telemetry keeps for a layer: its attributes, and for a turn the open spans and the pins of its traces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from ctxruntime.layers import UNSET, Layer, amending
+
+if TYPE_CHECKING:
+    from weakref import ref
+
+    from opentelemetry.sdk.trace import Span
+
+    from ctxruntime.telemetry.values import Attribute
+
+__all__ = ["Pin", "RootView", "View", "root_of", "view_of"]
+
+Pin: TypeAlias = tuple[object, object]
+"""The session id that a trace shows, and the one before it."""
+
+KEPT_TRACES: Final = 128
+"""How many traces of one turn are remembered at least, whether spans of them are open or not."""
+
+
+class View:
+    """What one processor keeps for a layer that derives from a turn's."""
+
+    __slots__ = ("built", "by", "next", "root")
+
+    root: RootView | None
+    """The view of the turn's own layer; None in that view itself, where it would be a cycle."""
+    built: tuple[Pin | None, dict[str, Attribute]] | None
+    """The attributes of a trace with this pin; None until they are built, and after an amend."""
+
+    def __init__(self, by: object, root: RootView | None) -> None:
+        self.by: Final = by
+        self.root = root
+        self.built = None
+        self.next: View | None = None
+        """The view of another processor."""
+
+    def outdate(self) -> None:
+        """Forget what was built, in the views of all processors: a key was amended."""
+        view: View | None = self
+        while view is not None:
+            view.built = None
+            view = view.next
+
+
+class RootView(View):
+    """What one processor keeps for a turn, or for the outermost bind where there is none."""
+
+    __slots__ = ("limit", "pins", "spans")
+
+    def __init__(self, by: object) -> None:
+        super().__init__(by, None)
+        self.spans: Final[set[ref[Span]]] = set()
+        """The spans that have not gone yet. A span holds its layer, but nothing here holds a span."""
+        self.pins: Final[dict[int, Pin]] = {}
+        """What each trace shows, by trace id."""
+        self.limit = KEPT_TRACES
+
+    def pin(self, root: Layer, trace: int) -> Pin | None:
+        """Return the pin of a trace, which is the turn's session id as first known; None before that."""
+        with amending():
+            pin = self.pins.get(trace)
+            if pin is None and (session := _peek_session(root)) not in (UNSET, ""):
+                pin = self.pins[trace] = (session, _peek_previous(root))
+                if len(self.pins) > 2 * self.limit:
+                    self._sweep()
+            return pin
+
+    def repin(self, root: Layer) -> None:
+        """Take note of a previous session id that was learned after the session id it belongs to."""
+        with amending():
+            session, previous = _peek_session(root), _peek_previous(root)
+            for trace, pin in self.pins.items():
+                if pin[0] == session and pin[1] in (UNSET, ""):
+                    self.pins[trace] = (session, previous)
+
+    def _sweep(self) -> None:
+        """Forget traces that have no open span, but for the newest: a turn may go on for weeks."""
+        spans: list[Any] = [reference() for reference in self.spans.copy()]
+        kept = {span.context.trace_id for span in spans if span is not None and span.is_recording()}
+        kept.update(list(self.pins)[-self.limit :])
+        for trace in [trace for trace in self.pins if trace not in kept]:
+            del self.pins[trace]
+        self.limit = max(KEPT_TRACES, len(self.pins))
+
+
+_peek_session: Any = cast("Any", Layer).session_id.__get__
+_peek_previous: Any = cast("Any", Layer).previous_session_id.__get__
+
+
+def root_of(layer: Layer) -> Layer | None:
+    """Return the turn, or the outermost bind where there is none; None where nothing is bound."""
+    if layer.turn is not None:
+        return cast("Layer", layer.turn)
+    root, at = None, cast("Layer | None", layer)
+    while at is not None:
+        if at.binds:
+            root = at
+        at = at.parent
+    return root
+
+
+def find_view(layer: Layer, by: object) -> View | None:
+    """Return what a processor keeps for a layer, if there is such a thing yet."""
+    view: View | None = layer.mirrored
+    while view is not None and view.by is not by:
+        view = view.next
+    return view
+
+
+def view_of(layer: Layer, by: object) -> View | None:
+    """Return what a processor keeps for a layer, made at the first need; None where nothing is bound."""
+    with amending():
+        view = find_view(layer, by)
+        root = root_of(layer) if view is None else None
+        if root is not None:
+            view = RootView(by) if root is layer else View(by, cast("RootView", view_of(root, by)))
+            view.next = layer.mirrored
+            layer.mirrored = view
+        return view

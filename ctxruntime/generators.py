@@ -128,6 +128,7 @@ def _drive(body: Generator[Y, S, R], held: Held, *, ends: bool) -> Generator[Y, 
                 else:
                     held.suspend(token)
                 del token  # it knows the consumer's layer
+                given = None  # an error that was thrown in knows this frame, and would be a cycle with it
             try:
                 given = yield item
                 step = send
@@ -136,6 +137,8 @@ def _drive(body: Generator[Y, S, R], held: Held, *, ends: bool) -> Generator[Y, 
     finally:
         if ends:
             held.end()
+        else:
+            del body, send, step  # what `athrow` made knows the error, which knows this frame
 
 
 def held_async_generator(body: AsyncGenerator[Y, S], held: Held) -> AsyncGenerator[Y, S]:
@@ -150,6 +153,8 @@ def held_async_generator(body: AsyncGenerator[Y, S], held: Held) -> AsyncGenerat
                     item = await _Steps(step(given), held, ends=False)
                 except StopAsyncIteration:
                     return
+                finally:
+                    given = None  # as in a generator
                 try:
                     given = yield item
                     step = body.asend

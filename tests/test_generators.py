@@ -667,3 +667,60 @@ def test_a_generator_that_ignores_its_close_is_reported_as_ever() -> None:
     with pytest.raises(RuntimeError, match="ignored GeneratorExit"):
         generator.close()
     assert here() is None
+
+
+class Pause:
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+def dropped() -> None:
+    next(counting())
+
+
+def closed() -> None:
+    body = counting()
+    next(body)
+    body.close()
+
+
+def thrown_into() -> None:
+    body = counting()
+    next(body)
+    with pytest.raises(KeyError):
+        body.throw(KeyError())
+
+
+def async_thrown_into() -> None:
+    body = acounting()
+    with pytest.raises(StopIteration):
+        body.asend(None).send(None)
+    with pytest.raises(KeyError):
+        body.athrow(KeyError()).send(None)
+
+
+def coroutine_closed() -> None:
+    @inner
+    async def waiting() -> None:
+        await Pause()
+
+    body = waiting()
+    body.send(None)
+    body.close()
+
+
+@pytest.mark.parametrize("end", [dropped, closed, thrown_into, async_thrown_into, coroutine_closed])
+def test_an_ended_body_leaves_no_cycle(end: Any) -> None:
+    """However a suspended body ends, its consumer's turn is gone with its last user, without the collector."""
+    gc.collect()
+    gc.disable()
+    try:
+        with ctx.session(session_id="outer") as turn:
+            end()
+        gone = weakref.ref(turn)
+        del turn
+
+        assert gone() is None
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -318,9 +318,14 @@ def named(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) 
     Raises:
         InvalidValueError: a key was given both ways.
         UnknownKeyError: what should be a key is none.
+        TypeError: what should be a mapping by key is none.
     """
     if not keys:
         return values
+    if not hasattr(keys, "items"):
+        raise TypeError(
+            f"values are given by name, session_id=..., or in a mapping by Key, not in {type(keys).__name__}"
+        )
     given = dict(values)
     for key, value in keys.items():
         if require_key(key).name in given:

@@ -331,3 +331,12 @@ def test_built_in_key_given_by_object_is_as_given_by_name() -> None:
     with ctx.session({ctx.SESSION_ID: "s1", TENANT: "t1"}, user_id="u1") as turn:
         assert turn is ctx.current_turn()
         assert dict(ctx.current()) == {"session_id": "s1", "scope_tenant": "t1", "user_id": "u1"}
+
+
+@pytest.mark.parametrize("door", [ctx.session, ctx.session.join, ctx.bind, ctx.amend])
+def test_a_value_without_a_key_is_refused(door: Any) -> None:
+    """What is given by position is a mapping by key: a value alone is refused, not shown, and told where it goes."""
+    message = r"^values are given by name, session_id=\.\.\., or in a mapping by Key, not in str$"
+
+    with pytest.raises(TypeError, match=message):
+        door("secret-1")

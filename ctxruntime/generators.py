@@ -40,7 +40,7 @@ _get, _set, _reset = CURRENT.get, CURRENT.set, CURRENT.reset
 class Held:
     """What a suspended body has in effect: a layer, and above it what the body entered and has not left."""
 
-    __slots__ = ("above", "base", "entered", "on_end")
+    __slots__ = ("above", "base", "coroutine", "entered", "on_end")
 
     def __init__(self, base: Layer, on_end: Callable[[Layer], None] | None = None) -> None:
         self.entered: Layer = base
@@ -48,6 +48,8 @@ class Held:
         """The layer that was entered; once that was left, one that lets through what the stepper has in effect."""
         self.above: list[Layer] | None = None
         self.on_end = on_end
+        self.coroutine: Coroutine[Any, Any, Any] | None = None
+        """The body, if it is one of those that complain when they were never started."""
 
     def resume(self) -> Token[Layer]:
         """Put it in effect for one step; what is returned goes to `suspend`."""
@@ -97,6 +99,8 @@ class Held:
             on_end(self.entered)
 
     def __del__(self) -> None:
+        if self.coroutine is not None and self.entered.token is None:
+            self.coroutine.close()  # to complain is its driver's, which may have been closed in good order
         if self.on_end is not None:  # a body that was never started runs no `finally`
             self.end()
 
@@ -188,6 +192,8 @@ def _first_step(body: AsyncGenerator[Y, S]) -> Callable[[Any], Any]:
 
 def held_coroutine(body: Coroutine[Y, S, R], held: Held) -> Coroutine[Y, S, R]:
     """Drive a coroutine with `held` in effect during each step, whichever context it is stepped in."""
+
+    held.coroutine = body
 
     async def drive() -> R:
         return cast("R", await _Steps(body, held, ends=True))

@@ -724,3 +724,27 @@ def test_an_ended_body_leaves_no_cycle(end: Any) -> None:
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+async def nothing() -> None: ...
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: ctx.carry(nothing()), lambda: ctx.capture().run(nothing), lambda: inner(nothing)()]
+)
+def test_a_coroutine_that_is_closed_unstarted_is_closed_with_its_driver(
+    recwarn: pytest.WarningsRecorder, make: Any
+) -> None:
+    """Closing what holds a coroutine that nobody started is as quiet as closing the coroutine."""
+    make().close()
+    gc.collect()
+
+    assert [str(warning.message) for warning in recwarn] == []
+
+
+def test_a_held_coroutine_that_is_dropped_unstarted_is_told_of_once(recwarn: pytest.WarningsRecorder) -> None:
+    """A coroutine that was never awaited is told of as Python does: by its name, once."""
+    ctx.carry(nothing())
+    gc.collect()
+
+    assert [str(warning.message) for warning in recwarn] == ["coroutine 'nothing' was never awaited"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 import pytest
@@ -245,7 +246,7 @@ def test_entered_by_two_threads_in_the_same_moment(
             leaves.wait(30)
         seen.append(ctx.SESSION_ID.get(None))
 
-    thread = threading.Thread(target=other, daemon=True)
+    thread = threading.Thread(target=Context().run, args=(other,), daemon=True)
 
     def meanwhile(*args: Any) -> Any:
         monkeypatch.setattr(*between, step)

@@ -206,17 +206,8 @@ class JoinDoor(Door[Turn, Layer]):
         known = {key: value for key, value in given if value not in (UNSET, "")}
         here = current_layer()
         turn: Turn | None = here.turn
-        if turn is not None and _is_same(here, known):
-            layer = None
-            with amending():
-                if not turn.ended:
-                    turn.joined += 1
-                    layer = derive(here)
-                    added = write_from(here, list(_to_add(here, known)))
-            if layer is not None:
-                if SUBSCRIBERS:
-                    tell_amended(added)
-                return layer
+        if turn is not None and _is_same(here, known) and (layer := _join(turn, here, known)) is not None:
+            return layer
         turn = Turn()
         for key, value in given:
             key.put(turn, value)
@@ -236,6 +227,19 @@ class JoinDoor(Door[Turn, Layer]):
     def result(self, layer: Layer) -> Turn:
         """Return the turn."""
         return cast("Turn", layer.turn)
+
+
+def _join(turn: Turn, here: Layer, known: Mapping[Key[Any], object]) -> Derived | None:
+    """Make a further door of a turn, and add what it brings; None if the turn has ended."""
+    with amending():
+        if turn.ended:
+            return None
+        turn.joined += 1
+        layer = derive(here)
+        added = write_from(here, list(_to_add(here, known)))
+    if SUBSCRIBERS:
+        tell_amended(added)
+    return layer
 
 
 IDENTITIES: Final = (GATEWAY_SESSION_KEY, SESSION_ID)

@@ -1,0 +1,93 @@
+"""What went into a handler and what came out, as span attributes: only where that was asked for."""
+
+from __future__ import annotations
+
+import json
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Final, cast, final
+
+from ctxruntime.handlers.stages import stages_of
+from ctxruntime.keys import KEYS
+from ctxruntime.layers import UNSET, current
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+__all__ = ["Output", "show_input"]
+
+LIMIT: Final = 16_384
+"""The most characters of content that a span shows."""
+_JSON: Final = "application/json"
+_TEXT: Final = "text/plain"
+
+
+def show_input(span: Span, fn: Any, hidden: frozenset[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Show what a call was given, by parameter name, without keys and without `self` and `cls`."""
+    try:
+        bound = signature(fn).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        bound = {"args": args, **kwargs}
+    markers = {name for stage in stages_of(fn)[:1] for name in bound if stage.marker(name) is not None}
+    kept_back = {*KEYS, *hidden, *markers}
+    shown: dict[str, object] = {}
+    for number, (name, value) in enumerate(bound.items()):
+        if name in kept_back or (not number and name in ("self", "cls")):
+            continue
+        shown[name] = value
+    for name, value in bound.items():
+        if isinstance(value, dict) and name in shown:  # `**kwargs` may have keys too
+            items = cast("dict[object, object]", value).items()
+            shown[name] = {key: item for key, item in items if key not in kept_back}
+    _show(span, "input", _as_json(shown), _JSON)
+
+
+@final
+class Output:
+    """What a handler returns, or all that it yields."""
+
+    __slots__ = ("pieces", "room", "yields")
+
+    def __init__(self) -> None:
+        self.pieces: list[tuple[bool, str]] = []
+        """What was noted: whether it is text, and the text, or else the JSON."""
+        self.room: int = LIMIT
+        self.yields: bool = False
+
+    def add(self, value: object, *, yielded: bool) -> None:
+        """Take note of a value, as it is now."""
+        if self.room < 0 or (value is None and not yielded):
+            return
+        self.yields = self.yields or yielded
+        piece = str(value) if isinstance(value, str) else _as_json(value)
+        self.room -= len(piece)
+        self.pieces.append((isinstance(value, str), piece))
+
+    def show(self, span: Span) -> None:
+        """Show what was noted: texts one after the other, anything else as JSON."""
+        if not self.pieces:
+            return
+        if all(is_text for is_text, _ in self.pieces):
+            _show(span, "output", "".join(piece for _, piece in self.pieces), _TEXT)
+            return
+        items = ", ".join(_as_json(piece) if is_text else piece for is_text, piece in self.pieces)
+        _show(span, "output", f"[{items}]" if self.yields else items, _JSON)
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, default=repr, ensure_ascii=False, skipkeys=True)
+
+
+def _show(span: Span, which: str, text: str, kind: str) -> None:
+    for secret in _secrets():
+        text = text.replace(secret, "<redacted>")
+    span.set_attribute(f"{which}.value", text if len(text) <= LIMIT else f"{text[:LIMIT]}…")
+    span.set_attribute(f"{which}.mime_type", kind)
+
+
+def _secrets() -> list[str]:
+    """Return how the values in effect look that nobody may see, the longest first."""
+    layer = current()
+    values = [key.of(layer) for key in tuple(KEYS.values()) if key.redact is not None]
+    texts = {str(value) for value in values if value is not UNSET}
+    texts |= {_as_json(text)[1:-1] for text in texts}
+    return sorted(texts - {""}, key=len, reverse=True)

@@ -18,7 +18,7 @@ FLOORS = [
     {"scope", "doors", "binds", "handlers"},
     {"wire"},
     {"hops"},
-    {"demo"},
+    {"demo", "telemetry"},
     {"cli", "__main__"},
 ]
 FLOOR_OF = {name: number for number, floor in enumerate(FLOORS) for name in floor}

@@ -13,7 +13,7 @@ PACKAGE = Path(ctxruntime.__file__).parent
 FLOORS = [
     {"errors"},
     {"layers"},
-    {"generators", "keys", "values"},
+    {"generators", "keys", "values", "subscriptions"},
     {"decorating"},
     {"scope", "doors", "binds", "handlers"},
     {"wire"},

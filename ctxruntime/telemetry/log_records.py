@@ -1,0 +1,116 @@
+"""Every log record of OpenTelemetry that is emitted while keys are bound carries them."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any, Final, final
+
+from opentelemetry._logs import get_logger_provider
+
+from ctxruntime.hops.patching import guard
+from ctxruntime.keys import KEYS
+from ctxruntime.layers import current
+from ctxruntime.telemetry.errors import MissingExtraError, NoProviderError
+from ctxruntime.telemetry.fields import PLACEHOLDER
+from ctxruntime.telemetry.presets import Preset, preset_named
+from ctxruntime.telemetry.recorded import Recorded
+from ctxruntime.telemetry.sdk_logs import processors_of, put_first
+
+try:
+    from opentelemetry.sdk._logs import LoggerProvider, LogRecordProcessor
+except ModuleNotFoundError as error:
+    if not (error.name or "").startswith("opentelemetry.sdk"):
+        raise
+    raise MissingExtraError("otel", "opentelemetry-sdk") from error
+
+__all__ = ["NoLoggerProviderError", "SessionLogRecordProcessor", "add_logs_to"]
+
+
+class NoLoggerProviderError(NoProviderError):
+    """Tell that there is no logger provider of an SDK to add to."""
+
+    def __str__(self) -> str:
+        return f"{self.provider} takes no log record processor: set up the SDK's LoggerProvider first"
+
+
+_emitting: Final = guard("telemetry: a log record is emitted")
+_NO_VALUE: Final = ("", PLACEHOLDER)
+
+
+@final
+class SessionLogRecordProcessor(LogRecordProcessor):
+    """Mirror the keys in effect on every log record of a provider; it goes before the exporters (`add_logs_to`).
+
+    A record shows what is in effect where it is emitted: after a rotation the new session id, in a sub-agent the
+    sub-agent's. (Spans of one trace show one id; a record finds them by its trace id.) What the caller gave wins;
+    keys that are not bound and empty text are not shown; fields that a `SessionFilter` or record factory of ours
+    could not fill are taken out.
+
+    Args:
+        preset: whose attribute names to use; see `presets`.
+
+    Raises:
+        UnknownPresetError: there is no such preset.
+    """
+
+    def __init__(self, preset: str | Preset = "otel") -> None:
+        self.preset: Final[Preset] = preset_named(preset)
+        self._recorded: Final = Recorded(lambda: self.preset)
+
+    def __repr__(self) -> str:
+        return f"<SessionLogRecordProcessor preset={self.preset.name}>"
+
+    def on_emit(self, log_record: Any) -> None:  # Any: its class is another one in each range of SDKs
+        """Give a record that is emitted its attributes."""
+        with _emitting:
+            record = log_record.log_record
+            if record.attributes is None:
+                record.attributes = {}
+            attributes: MutableMapping[str, object] = record.attributes
+            given = set(attributes)  # asking the SDK's mapping for each name costs an exception where it is absent
+            for name in given & KEYS.keys():
+                if attributes[name] in _NO_VALUE:
+                    del attributes[name]
+                    given.remove(name)
+            for name, value in self._recorded.of(current()).items():
+                if name not in given:
+                    attributes[name] = value
+
+    def emit(self, log_data: Any) -> None:
+        """Do what `on_emit` does, for an SDK before 1.35."""
+        self.on_emit(log_data)
+
+    def enabled(self, **details: object) -> bool:
+        """Return False: this processor alone is no reason to make a record."""
+        return False
+
+    def shutdown(self) -> None:
+        """Do nothing: nothing is kept."""
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        """Return True: nothing is kept back."""
+        return True
+
+
+def add_logs_to(provider: object = None, *, preset: str | Preset = "otel") -> SessionLogRecordProcessor:
+    """Mirror keys on every log record of a provider from now on; return the processor that does.
+
+    It is put before the exporters that are there, as a record that was handed to one is not changed any more.
+    The provider may be the SDK's or one that wraps it; without one it is the global one. Adding the same again
+    returns the processor that is there.
+
+    Raises:
+        NoLoggerProviderError: that is no logger provider of the SDK, or none has been set yet.
+        UnknownPresetError: there is no such preset.
+    """
+    chosen = preset_named(preset)
+    given = get_logger_provider() if provider is None else provider
+    made = next((it for it in (given, getattr(given, "provider", None)) if isinstance(it, LoggerProvider)), None)
+    if made is None:
+        raise NoLoggerProviderError(type(given).__name__)
+    for there in processors_of(made):
+        if isinstance(there, SessionLogRecordProcessor) and there.preset == chosen:
+            return there
+    processor = SessionLogRecordProcessor(chosen)
+    put_first(made, processor)
+    return processor

@@ -1,0 +1,165 @@
+"""Content on spans: none, unless it is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Annotated, Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import ctxruntime as ctx
+from ctxruntime.telemetry.traced import handler, traced
+
+SECRET = ctx.Key("traced_secret", str, redact="drop", attributes="secret", inject="any")
+CONTENT = ("input.value", "input.mime_type", "output.value", "output.mime_type")
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, Any]]:
+    """Return how to read the attributes of the one span there is."""
+    exporter, made = InMemorySpanExporter(), TracerProvider()
+    made.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", made)
+
+    def read() -> dict[str, Any]:
+        [span] = exporter.get_finished_spans()
+        return dict(span.attributes or {})
+
+    return read
+
+
+def test_content_is_private_by_default(shown: Callable[[], dict[str, Any]]) -> None:
+    """Neither what is given nor what is returned is on the span."""
+    traced(str.upper)("private")
+
+    assert not {"private", "PRIVATE"} & set(shown().values())
+    assert set(shown()).isdisjoint(CONTENT)
+
+
+def test_input_is_what_the_caller_gave_by_name(shown: Callable[[], dict[str, Any]]) -> None:
+    """`input.value` is JSON of the arguments; `self`, and parameters for keys, are left out."""
+
+    class Plugin:
+        @handler(record_input=True, aliases={"sid": ctx.SESSION_ID})
+        def handle(
+            self, path: str, *rest: object, sid: str = "", mark: Annotated[str, SECRET] = "", **more: object
+        ) -> None: ...
+
+    with ctx.session({SECRET: "s3cr3t"}, session_id="s1", gateway_session_key="k1"):
+        Plugin().handle("a", 2, Plugin, limit=3)
+
+    assert json.loads(shown()["input.value"]) == {"path": "a", "rest": [2, repr(Plugin)], "more": {"limit": 3}}
+    assert shown()["input.mime_type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "kind"),
+    [
+        ("text", "text", "text/plain"),
+        ({"a": [1, None]}, '{"a": [1, null]}', "application/json"),
+        (False, "false", "application/json"),
+        (None, None, None),
+    ],
+)
+def test_output_is_what_is_returned(
+    shown: Callable[[], dict[str, Any]], value: object, text: str | None, kind: str | None
+) -> None:
+    """`output.value` is text as it is and anything else as JSON; None is nothing."""
+    traced(record_output=True)(lambda: value)()
+
+    assert (shown().get("output.value"), shown().get("output.mime_type")) == (text, kind)
+
+
+@traced(record_output=True)
+async def returned() -> str:
+    return "ab"
+
+
+@traced(record_output=True)
+def texts() -> Iterator[str]:
+    yield from ("a", "b")
+
+
+@traced(record_output=True)
+async def streamed() -> AsyncIterator[str]:
+    yield "a"
+    yield "b"
+
+
+@traced(record_output=True)
+def mixed() -> Iterator[object]:
+    yield "a"
+    yield {"b": 1}
+
+
+async def consume(items: AsyncIterator[object]) -> list[object]:
+    return [item async for item in items]
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        pytest.param(lambda: asyncio.run(returned()), "ab", id="coroutine"),  # type: ignore[arg-type]
+        pytest.param(lambda: list(texts()), "ab", id="generator"),
+        pytest.param(lambda: asyncio.run(consume(streamed())), "ab", id="async-generator"),
+        pytest.param(lambda: list(mixed()), '["a", {"b": 1}]', id="mixed"),
+    ],
+)
+def test_output_of_other_kinds_is_all_of_it(
+    shown: Callable[[], dict[str, Any]], call: Callable[[], object], text: str
+) -> None:
+    """A coroutine shows what it returns, a generator all that it yields: texts joined, else a JSON list."""
+    call()
+
+    assert shown()["output.value"] == text
+
+
+def test_content_is_cut_off(shown: Callable[[], dict[str, Any]]) -> None:
+    """A span shows at most 16,384 characters of either."""
+    traced(record_input=True, record_output=True)(lambda text: text)("x" * 20_000)
+
+    assert shown()["output.value"] == "x" * 16_384 + "…"
+    assert len(shown()["input.value"]) == 16_385
+
+
+def test_a_long_stream_is_not_kept(shown: Callable[[], dict[str, Any]]) -> None:
+    """Of an endless stream no more is kept than is shown."""
+
+    @traced(record_output=True)
+    def stream() -> Iterator[str]:
+        for _ in range(100):
+            yield "x" * 1000
+
+    list(stream())
+
+    assert shown()["output.value"] == "x" * 16_384 + "…"
+
+
+@pytest.mark.parametrize("secret", ["s3cr3t", 'with "quotes"'])
+def test_no_redacted_value_is_in_content(shown: Callable[[], dict[str, Any]], secret: str) -> None:
+    """The value of a key with `redact` is taken out, wherever in the content it is."""
+    with ctx.session({SECRET: secret}):
+        handler(record_input=True, record_output=True)(lambda url, **keys: [url, keys])(f"?token={secret}")
+
+    escaped = json.dumps(secret)[1:-1]
+    assert not [value for value in shown().values() if secret in value or escaped in value]
+    assert json.loads(shown()["input.value"]) == {"url": "?token=<redacted>", "keys": {}}
+
+
+def test_content_that_cannot_be_shown_costs_the_content_alone(shown: Callable[[], dict[str, Any]]) -> None:
+    """An argument whose `repr` fails is the handler's all the same, and the span ends."""
+
+    class Awkward:
+        def __repr__(self) -> str:
+            raise ValueError
+
+    awkward = Awkward()
+
+    assert traced(record_input=True, record_output=True)(lambda x: x)(awkward) is awkward
+    assert set(shown()).isdisjoint(CONTENT)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeVar, cast, final
 
+from ctxruntime.amending import write_from
 from ctxruntime.decorating import decorate
 from ctxruntime.errors import InvalidValueError
 from ctxruntime.keys import GATEWAY_SESSION_KEY, KEYS, SESSION_ID, Key, find, named, require_key
@@ -32,7 +33,7 @@ from ctxruntime.layers import (
     tell_entered,
 )
 from ctxruntime.layers import current as current_layer
-from ctxruntime.scope import Scope, Turn, write_from
+from ctxruntime.scope import Scope, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

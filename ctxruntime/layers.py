@@ -295,7 +295,8 @@ class Derived(Layer):
         binds: Bits
 
     def __init__(self) -> None:  # the values are the parent's, and copied
-        self.token = self.links = self.mirrored = self.derived = self.door = None
+        layer: Any = self
+        layer.token = layer.links = layer.mirrored = layer.derived = layer.door = None
 
 
 def derive(parent: Layer, binds: Bits = 0) -> Derived:

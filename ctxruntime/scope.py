@@ -32,15 +32,10 @@ from ctxruntime.layers import (
     SUBSCRIBERS,
     UNSET,
     Layer,
-    amending,
     has_ended,
     in_effect,
     leave,
-    relink,
-    scope_of,
-    tell_amended,
     tell_entered,
-    write,
     write_links,
 )
 from ctxruntime.layers import current as current_layer
@@ -66,9 +61,11 @@ if TYPE_CHECKING:
 
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Scope[Turn]:
             """Enter a turn."""
+            ...
 
         def join(self, keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> Scope[Turn]:
             """Enter a further door of one turn."""
+            ...
 
 
 else:
@@ -199,7 +196,7 @@ class Turn(Once["Turn"]):
 
     def amend(self, keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> None:
         """Add or change facts of the turn itself, for all who serve it; see `amend`."""
-        amend_from(self, admitted(keys, values))
+        _amend_from(self, admitted(keys, values))
 
     def __enter__(self) -> Turn:
         if self.token is not None:
@@ -230,35 +227,11 @@ def _remade(turn: Turn) -> SessionDoor:
     return _remade(turn)
 
 
-def amend_from(layer: Layer, changes: Given) -> None:
-    """Make changes as seen from a layer, all of them or none, and tell of them."""
-    places = write_from(layer, changes)
-    if SUBSCRIBERS:
-        tell_amended(places)
+def _amend_from(layer: Layer, changes: Given) -> None:
+    global _amend_from  # as above
+    from ctxruntime.amending import amend_from as _amend_from
 
-
-def write_from(layer: Layer, changes: Given) -> list[tuple[Layer, Key[Any], object]]:
-    """Make changes as seen from a layer, all of them or none; return what was written where."""
-    with amending():
-        places: list[tuple[Layer, Key[Any], object]] = []
-        for key, value in changes:
-            scope = scope_of(layer, key.bit)
-            if scope is None:
-                from ctxruntime.errors import NoTurnError
-
-                raise NoTurnError(key.name)
-            places.append((scope, key, value))
-            if key is SESSION_ID and not any(other is PREVIOUS_SESSION_ID for other, _ in changes):
-                before = key.peek(scope)
-                if before not in (UNSET, "", value) and value is not UNSET:
-                    places.append((scope, PREVIOUS_SESSION_ID, before))
-        for scope, key, value in places:
-            if isinstance(scope, Turn):
-                _remade(scope)  # entering it again starts from what it was given
-            write(scope, key, value)
-    if LINKED:
-        relink([(scope, key) for scope, key, _ in places if key.link is not None])
-    return places
+    _amend_from(layer, changes)
 
 
 # The public verbs
@@ -401,7 +374,7 @@ def amend(keys: Mapping[Key[Any], object] | None = None, /, **values: object) ->
     ...     SESSION_ID.get()
     '20261130_0911_ab12'
     """
-    amend_from(current_layer(), admitted(keys, values))
+    _amend_from(current_layer(), admitted(keys, values))
 
 
 def current() -> Mapping[str, object]:

@@ -15,7 +15,7 @@ FLOORS = [
     {"layers"},
     {"generators", "keys", "values", "subscriptions"},
     {"decorating"},
-    {"scope", "doors", "binds", "handlers"},
+    {"scope", "amending", "doors", "binds", "handlers"},
     {"wire"},
     {"hops"},
     {"demo", "telemetry"},

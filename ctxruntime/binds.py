@@ -51,10 +51,10 @@ class Bound(Derived, Once[None]):
     def __enter__(self) -> None:
         if self.token is not None:
             return self.again().__enter__()
-        self.token = HELD  # it is taken; until it has its values, nobody reads it
+        layer: Layer = self
+        layer.token = HELD  # it is taken; until it has its values, nobody reads it
         here = _here()
         inherit(self, settle() if here.left_elsewhere else here)
-        layer: Layer = self
         if self.binds & _SESSION:
             layer.previous_session_id = UNSET  # the one before another session is not known, unless it is given
         for key, value in self.given:
@@ -62,7 +62,7 @@ class Bound(Derived, Once[None]):
         if LINKED:
             _enter_linked(self)
         else:
-            self.token = _put(self)
+            layer.token = _put(self)
         if SUBSCRIBERS:
             tell_entered(self)
         return None

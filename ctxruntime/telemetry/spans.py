@@ -14,7 +14,7 @@ from ctxruntime.telemetry.building import Build, compile_build
 from ctxruntime.telemetry.open_spans import LAYER, mark_outside, started_watching, stopped_watching
 from ctxruntime.telemetry.presets import PREVIOUS, Preset, preset_named
 from ctxruntime.telemetry.sdk import Span, SpanProcessor
-from ctxruntime.telemetry.views import Pin, RootView, View, root_of, view_of
+from ctxruntime.telemetry.views import Pin, RootView, View, find_view, root_of, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -96,7 +96,7 @@ class SessionSpanProcessor(SpanProcessor):
             if layer is not NOTHING:
                 view = layer.mirrored
                 if view is None or view.by is not self:
-                    view = view_of(layer, self)
+                    view = find_view(layer, self) or view_of(layer, self)
                 if view is not None:
                     self.take(span, layer, view)
                     return
@@ -107,16 +107,31 @@ class SessionSpanProcessor(SpanProcessor):
     def take(self, span: Span, layer: Layer, view: View) -> None:
         """Take a span into the turn of a layer, and add what is absent on it."""
         root: Any = view.root or view  # a view without a root is a RootView
-        spans = root.spans
         setattr(span, LAYER, layer)
         # Registered before it is read what to add: an amend meanwhile either shows in that, or finds the span.
-        spans.add(ref(span, spans.discard))
-        attributes = self._attributes(span, layer, view)
-        if not attributes:
-            return
-        given = span.attributes
-        if given and not attributes.keys().isdisjoint(given):
-            attributes = self._absent(attributes, given)
+        spans = root.spans
+        spans.append(ref(span))
+        if len(spans) > root.room:
+            root.tidy()
+        self.show(span, layer, view, root)
+
+    def show(self, span: Span, layer: Layer, view: View, root: Any) -> None:
+        """Add what is absent on a span of the turn."""
+        built = view.built
+        if self._pins:
+            context: Any = span.context  # a span of the SDK's has one
+            latest = root.latest
+            if latest is None:
+                latest = root.learn(root_of(layer))
+            pin = root.pins.setdefault(context.trace_id, latest) if latest else root.pins.get(context.trace_id)
+            if built is None or built[0] is not pin:
+                built = self._built(layer, view, pin)
+        elif built is None:
+            built = self._built(layer, view, None)
+        attributes: Mapping[str, Attribute] = built[1]
+        # Only if something is there is it worth the proxy that the public attribute makes.
+        if getattr(span, "_attributes", True):
+            attributes = self._absent(attributes, span.attributes or {})
         if len(attributes) > 2:
             span.set_attributes(attributes)
         else:
@@ -127,28 +142,11 @@ class SessionSpanProcessor(SpanProcessor):
         """Add what a turn has learned to its spans that are open."""
         current()  # reads below take a layer that was left elsewhere as it stands, once it is not in effect here
         view.repin(root)
-        for reference in view.spans.copy():
-            span = reference()
-            if span is None or not span.is_recording():
-                continue
+        for span in view.open_spans():
             layer = getattr(span, LAYER)
             of = view_of(layer, self)
             if of is not None:
-                late = self._absent(self._attributes(span, layer, of), span.attributes or {})
-                if late:
-                    span.set_attributes(late)
-
-    def _attributes(self, span: Span, layer: Layer, view: View) -> Mapping[str, Attribute]:
-        pin = None
-        if self._pins:
-            root: Any = view.root or view
-            context: Any = span.context  # a span of the SDK's has one
-            trace = context.trace_id
-            pin = root.pins.get(trace) or root.pin(layer if root is view else root_of(layer), trace)
-        built = view.built
-        if built is None or built[0] is not pin:
-            built = self._built(layer, view, pin)
-        return built[1]
+                self.show(span, layer, of, view)
 
     def _built(self, layer: Layer, view: View, pin: Pin | None) -> tuple[Pin | None, dict[str, Attribute]]:
         with amending():  # an amend between the reading and the keeping would be forgotten
@@ -164,8 +162,10 @@ class SessionSpanProcessor(SpanProcessor):
             built = view.built = (pin, self._build(layer, session, previous, own))
             return built
 
-    def _absent(self, attributes: Mapping[str, Attribute], given: Mapping[str, object]) -> dict[str, Attribute]:
+    def _absent(self, attributes: Mapping[str, Attribute], given: Mapping[str, object]) -> Mapping[str, Attribute]:
         """Return what a span lacks; the session before is that of another one if its session id is not ours."""
+        if attributes.keys().isdisjoint(given):
+            return attributes
         absent = {name: value for name, value in attributes.items() if name not in given}
         if PREVIOUS in absent and any(given.get(name, shown) != shown for name, shown in self._sessions(attributes)):
             del absent[PREVIOUS]

@@ -18,6 +18,8 @@ __all__ = ["Pin", "RootView", "View", "root_of", "view_of"]
 Pin: TypeAlias = tuple[object, object]
 """The session id that a trace shows, and the one before it."""
 
+FEWEST_SPANS: Final = 64
+"""How many spans of one turn are looked through at most for nothing."""
 KEPT_TRACES: Final = 128
 """How many traces of one turn are remembered at least, whether spans of them are open or not."""
 
@@ -44,48 +46,76 @@ class View:
         view: View | None = self
         while view is not None:
             view.built = None
+            if view.root is None:
+                cast("RootView", view).latest = None
             view = view.next
 
 
 class RootView(View):
     """What one processor keeps for a turn, or for the outermost bind where there is none."""
 
-    __slots__ = ("limit", "pins", "spans")
+    __slots__ = ("latest", "limit", "pins", "room", "spans")
+
+    latest: Pin | None
+    """The pin of a trace that starts now; None until it is asked for, and after an amend."""
 
     def __init__(self, by: object) -> None:
         super().__init__(by, None)
-        self.spans: Final[set[ref[Span]]] = set()
-        """The spans that have not gone yet. A span holds its layer, but nothing here holds a span."""
+        self.spans: Final[list[ref[Span]]] = []
+        """The spans that were taken in and are not over, and some that are. A span holds its layer, nothing a span."""
+        self.room = FEWEST_SPANS
+        """How many of them there are before those that are over are dropped."""
         self.pins: Final[dict[int, Pin]] = {}
         """What each trace shows, by trace id."""
-        self.limit = KEPT_TRACES
+        self.latest = None
+        self.limit = 2 * KEPT_TRACES
+        """How many pins there are at most before those of traces that have ended are forgotten."""
 
-    def pin(self, root: Layer, trace: int) -> Pin | None:
-        """Return the pin of a trace, which is the turn's session id as first known; None before that."""
+    def learn(self, root: Layer | None) -> Pin | None:
+        """Return the pin of a trace that starts now; None while the turn has no session id."""
         with amending():
-            pin = self.pins.get(trace)
-            if pin is None and (session := _peek_session(root)) not in (UNSET, ""):
-                pin = self.pins[trace] = (session, _peek_previous(root))
-                if len(self.pins) > 2 * self.limit:
-                    self._sweep()
-            return pin
+            if root is not None and _peek_session(root) not in (UNSET, ""):
+                self.latest = (_peek_session(root), _peek_previous(root))
+            return self.latest
 
     def repin(self, root: Layer) -> None:
         """Take note of a previous session id that was learned after the session id it belongs to."""
         with amending():
-            session, previous = _peek_session(root), _peek_previous(root)
+            latest = self.latest or self.learn(root)
+            if latest is None:
+                return
             for trace, pin in self.pins.items():
-                if pin[0] == session and pin[1] in (UNSET, ""):
-                    self.pins[trace] = (session, previous)
+                if pin[0] == latest[0] and pin[1] in (UNSET, ""):
+                    self.pins[trace] = latest
 
-    def _sweep(self) -> None:
+    def open_spans(self) -> list[Span]:
+        """Return the spans of the turn that are open."""
+        spans = {reference() for reference in self.spans.copy()}
+        return [span for span in spans if span is not None and span.is_recording()]
+
+    def tidy(self) -> None:
+        """Drop the spans that are over; those that other threads take in meanwhile stay."""
+        with amending():
+            count = len(self.spans)
+            kept = [reference for reference in self.spans[:count] if _is_open(reference())]
+            self.spans.extend(kept)
+            del self.spans[:count]
+            self.room = max(FEWEST_SPANS, 2 * len(kept))
+            if len(self.pins) > self.limit:
+                self._drop_pins()
+
+    def _drop_pins(self) -> None:
         """Forget traces that have no open span, but for the newest: a turn may go on for weeks."""
-        spans: list[Any] = [reference() for reference in self.spans.copy()]
-        kept = {span.context.trace_id for span in spans if span is not None and span.is_recording()}
-        kept.update(list(self.pins)[-self.limit :])
+        spans: list[Any] = self.open_spans()
+        kept = {span.context.trace_id for span in spans}
+        kept.update(list(self.pins)[-KEPT_TRACES:])
         for trace in [trace for trace in self.pins if trace not in kept]:
             del self.pins[trace]
-        self.limit = max(KEPT_TRACES, len(self.pins))
+        self.limit = 2 * max(KEPT_TRACES, len(self.pins))
+
+
+def _is_open(span: Span | None) -> bool:
+    return span is not None and span.is_recording()
 
 
 _peek_session: Any = cast("Any", Layer).session_id.__get__

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache, partial, update_wrapper
 from inspect import Parameter
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 
 from wrapt import FunctionWrapper
@@ -48,8 +48,8 @@ def tracing_of(fn: Any) -> Tracing | None:
 
 def span_name(fn: Any) -> str:
     """Return the name of a handler's spans: its qualified name, from the function on that it is defined in."""
-    while isinstance(fn, partial):
-        fn = cast("Any", fn).func
+    while isinstance(fn, (partial, MethodType)):
+        fn = fn.__func__ if isinstance(fn, MethodType) else cast("Any", fn).func
     name = getattr(fn, "__qualname__", None) or type(fn).__qualname__
     return str(name).rpartition("<locals>.")[2]
 

@@ -141,7 +141,10 @@ class Once(Layer, Scope[R_co]):
             door.end(self)
         else:
             entry = self._entry_here(door)
-            if entry is self or not (door.end(entry) or entry):
+            if entry is self:
+                door.within.append(self)  # its block, if it has one, is still to be left
+                leave(self)
+            elif not (door.end(entry) or entry):
                 leave(self)
 
     def __call__(self, fn: F, /) -> F:

@@ -258,3 +258,20 @@ def test_leaving_a_block_under_an_open_entry_ends_no_other_flow() -> None:
     assert two.run(ctx.USER_ID.get, None) == "u"
     one.run(scope.close)
     assert one.run(ctx.USER_ID.get, None) is None
+
+
+@pytest.mark.parametrize("make", [lambda: ctx.session(session_id="s1"), lambda: ctx.bind(session_id="s1")])
+def test_a_close_within_the_first_block_ends_no_other_flows_entry(make: Any) -> None:
+    """Of two flows that use one scope object, one may close its entry inside its block: the other keeps its own."""
+    scope = make()
+    first, second = Context(), Context()
+    first.run(scope.__enter__)
+    second.run(scope.__enter__)
+
+    first.run(scope.close)
+    first.run(scope.__exit__, None, None, None)
+
+    assert second.run(ctx.SESSION_ID.get, None) == "s1"
+    second.run(scope.__exit__, None, None, None)
+    assert second.run(ctx.SESSION_ID.get, None) is None
+    assert first.run(ctx.SESSION_ID.get, None) is None

@@ -5,13 +5,13 @@ Backends read the names of a preset, people write `%(session_id)s`; this is for 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
-from typing import TYPE_CHECKING, Any, Final, final
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from ctxruntime.keys import KEYS, Key, require_key
 from ctxruntime.layers import UNSET, current
+from ctxruntime.telemetry.building import Build, compile_build
 from ctxruntime.telemetry.presets import Preset
-from ctxruntime.telemetry.recorded import Recorded
 
 if TYPE_CHECKING:
     from ctxruntime.telemetry.values import Attribute
@@ -21,31 +21,43 @@ __all__ = ["PLACEHOLDER", "Fields"]
 PLACEHOLDER: Final = "-"
 """What a field shows for a key that is not bound, and for one that is redacted by dropping it."""
 
+Compiled: TypeAlias = tuple[int, Build, dict[str, str]]
+"""How many keys were defined, what builds the fields of what is bound, and every field without a value."""
+
 
 @final
 class Fields:
     """The fields of some keys; by default of every key that telemetry shows, those defined later included."""
 
-    __slots__ = ("_recorded",)
+    __slots__ = ("_chosen", "_compiled", "_placeholder")
 
-    def __init__(self, keys: Iterable[Key[Any]] | None) -> None:
-        chosen = None if keys is None else frozenset(require_key(key) for key in keys)
-
-        def names_now() -> Preset:
-            shown = {key.name: bool(key.attributes) if chosen is None else key in chosen for key in KEYS.values()}
-            return Preset("log fields", {name: (name,) if shows else () for name, shows in shown.items()})
-
-        self._recorded: Final = Recorded(names_now)
+    def __init__(self, keys: Iterable[Key[Any]] | None, placeholder: str = PLACEHOLDER) -> None:
+        self._chosen: Final = None if keys is None else frozenset(require_key(key) for key in keys)
+        self._placeholder: Final = placeholder
+        self._compiled = self._compile()
 
     def known(self) -> dict[str, Attribute]:
         """Return the fields of what is bound here."""
-        return self._recorded.of(current())
+        layer = current()
+        return self._current()[1](layer, layer.session_id, layer.previous_session_id, UNSET)
 
-    def stamp(self, record: MutableMapping[str, Any], placeholder: str) -> list[str]:
-        """Put every field into a record that does not have it; return the names of those put there."""
-        known, put = self.known(), list[str]()
-        for name, shown in self._recorded.preset.names.items():
-            if shown and record.get(name, UNSET) is UNSET:  # a stamped record may deny `in`: see `record_factory`
-                record[name] = known.get(name, placeholder)
-                put.append(name)
-        return put
+    def stamp(self, record: dict[str, Any]) -> Mapping[str, object]:
+        """Put every field into a record that does not have it; return what was put there."""
+        fields: dict[str, Attribute] = {**self._current()[2], **self.known()}
+        # By the views: a record that is stamped already denies `in` (see `record_factory`).
+        if not fields.keys().isdisjoint(record.keys()):
+            fields = {name: fields[name] for name in fields.keys() - record.keys()}
+        record.update(fields)
+        return fields
+
+    def _current(self) -> Compiled:
+        compiled = self._compiled
+        if compiled[0] != len(KEYS):
+            compiled = self._compiled = self._compile()
+        return compiled
+
+    def _compile(self) -> Compiled:
+        keys = tuple(KEYS.values())
+        shown = [key.name for key in keys if (key.attributes if self._chosen is None else key in self._chosen)]
+        names = {key.name: (key.name,) if key.name in shown else () for key in keys}
+        return len(keys), compile_build(Preset("log fields", names)), dict.fromkeys(shown, self._placeholder)

@@ -64,9 +64,9 @@ class SessionLogRecordProcessor(LogRecordProcessor):
         """Give a record that is emitted its attributes."""
         with _emitting:
             record = log_record.log_record
-            if record.attributes is None:
-                record.attributes = {}
-            attributes: MutableMapping[str, object] = record.attributes
+            attributes: MutableMapping[str, object] | None = record.attributes
+            if attributes is None:
+                attributes = record.attributes = dict[str, object]()
             given = set(attributes)  # asking the SDK's mapping for each name costs an exception where it is absent
             for name in given & KEYS.keys():
                 if attributes[name] in _NO_VALUE:

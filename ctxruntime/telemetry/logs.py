@@ -57,13 +57,12 @@ class SessionFilter(logging.Filter):
         placeholder: str = PLACEHOLDER,
     ) -> None:
         super().__init__()
-        self._fields: Final = Fields(keys)
-        self._placeholder: Final = placeholder
+        self._fields: Final = Fields(keys, placeholder)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Stamp the record with what it does not have yet, and let it pass."""
         with _in_filter:
-            self._fields.stamp(record.__dict__, self._placeholder)
+            self._fields.stamp(record.__dict__)
         return True
 
 
@@ -107,11 +106,11 @@ def loguru_patcher(
     >>> record["extra"]["session_id"]
     '-'
     """
-    fields = Fields(keys)
+    fields = Fields(keys, placeholder)
 
     def patch(record: Any) -> None:
         with _in_patcher:
-            fields.stamp(record["extra"], placeholder)
+            fields.stamp(record["extra"])
 
     return patch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from _thread import RLock
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -38,15 +38,14 @@ class RecordFactory:
     As a context manager it ends when the outermost of its blocks is left.
     """
 
-    __slots__ = ("_depth", "_fields", "_placeholder", "_previous", "active")
+    __slots__ = ("_depth", "_fields", "_previous", "active")
 
     active: bool
     """Whether records are stamped; `uninstall` alone ends it."""
 
-    def __init__(self, previous: Any, fields: Fields, placeholder: str) -> None:
+    def __init__(self, previous: Any, fields: Fields) -> None:
         self._previous: Final = previous  # Any: typeshed has no type for a factory
         self._fields: Final = fields
-        self._placeholder: Final = placeholder
         self._depth = 0
         self.active = True
 
@@ -82,11 +81,12 @@ class RecordFactory:
                 self.uninstall()
 
     def _stamp(self, record: logging.LogRecord) -> None:
-        attributes = record.__dict__
-        stamped = self._fields.stamp(attributes, self._placeholder)
-        if isinstance(attributes, _Attributes):  # by one of ours below another library's factory
-            stamped.extend(attributes.stamped)
-        record.__dict__ = _Attributes(attributes, stamped)
+        before = record.__dict__
+        stamped: Collection[str] = self._fields.stamp(before)
+        attributes = _Attributes(before)
+        # One of ours may have stamped it already, below another library's factory.
+        attributes.stamped = {*stamped, *before.stamped} if isinstance(before, _Attributes) else stamped
+        record.__dict__ = attributes
 
 
 def install_record_factory(
@@ -114,7 +114,7 @@ def install_record_factory(
         previous = logging.getLogRecordFactory()
         if isinstance(previous, RecordFactory) and previous.active:
             return previous
-        factory = RecordFactory(previous, Fields(keys), placeholder)
+        factory = RecordFactory(previous, Fields(keys, placeholder))
         logging.setLogRecordFactory(factory)
         return factory
 
@@ -129,9 +129,8 @@ class _Attributes(dict[str, Any]):
 
     __slots__ = ("stamped",)
 
-    def __init__(self, attributes: dict[str, Any], stamped: Iterable[str]) -> None:
-        super().__init__(attributes)
-        self.stamped: Final = frozenset(stamped)
+    stamped: Collection[str]
+    """The names that may be had; whoever makes one sets it."""
 
     def __contains__(self, name: object) -> bool:
         return name not in self.stamped and super().__contains__(name)

@@ -85,6 +85,8 @@ _ALL: Final = (
     Preset("otel", _names()),
     Preset("langfuse", _names(), max_characters=200, ascii_only=True, limited=("session_id", "user_id")),
     Preset("phoenix", _names()),
+    # It groups by the conversation id. Its scrubbing blanks whatever has "session" in its name, unless the program
+    # says otherwise with `logfire.configure(scrubbing=...)`.
     Preset("logfire", _names()),
     Preset(
         "traceloop",

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from opentelemetry.trace import get_tracer_provider
 
 from ctxruntime.hops.patching import Patch, guard
+from ctxruntime.layers import amending
 from ctxruntime.telemetry.errors import NoProviderError
 from ctxruntime.telemetry.presets import Preset, preset_named
 from ctxruntime.telemetry.sdk import TracerProvider
@@ -40,13 +41,14 @@ def add_to(
     """
     made = _sdk_provider(get_tracer_provider() if provider is None else provider)
     options = (preset_named(preset), pin, group_by)
-    there = _added.setdefault(made, [])
-    for processor in there:
-        if (processor.preset, processor.pin, processor.group_by) == options:
-            return processor
-    processor = SessionSpanProcessor(*options)
-    there.append(processor)
-    TracerProvider.add_span_processor(made, processor)
+    with amending():
+        there = _added.setdefault(made, [])
+        for processor in there:
+            if (processor.preset, processor.pin, processor.group_by) == options:
+                return processor
+        processor = SessionSpanProcessor(*options)
+        there.append(processor)
+        TracerProvider.add_span_processor(made, processor)
     return processor
 
 

@@ -9,6 +9,7 @@ from weakref import WeakSet, ref
 from opentelemetry.trace import get_current_span
 
 from ctxruntime.hops.patching import guard
+from ctxruntime.keys import PREVIOUS_SESSION_ID, SESSION_ID
 from ctxruntime.layers import amending
 from ctxruntime.subscriptions import subscribe
 from ctxruntime.telemetry.views import RootView, root_of, view_of
@@ -79,8 +80,10 @@ class _Watcher:
             view: Any = None if root is None else root.mirrored
             while view is not None:
                 if isinstance(view, RootView) and root is not None:
+                    if PREVIOUS_SESSION_ID in keys and SESSION_ID not in keys:  # else it belongs to a rotation
+                        view.repin(root)
                     processor: Any = view.by
-                    processor.add_late(root, view)
+                    processor.add_late(view)
                 view = view.next
 
 

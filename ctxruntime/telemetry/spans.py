@@ -138,10 +138,9 @@ class SessionSpanProcessor(SpanProcessor):
             for name, value in attributes.items():
                 span.set_attribute(name, value)
 
-    def add_late(self, root: Layer, view: RootView) -> None:
+    def add_late(self, view: RootView) -> None:
         """Add what a turn has learned to its spans that are open."""
         current()  # reads below take a layer that was left elsewhere as it stands, once it is not in effect here
-        view.repin(root)
         for span in view.open_spans():
             layer = getattr(span, LAYER)
             of = view_of(layer, self)

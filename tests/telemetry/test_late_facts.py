@@ -116,6 +116,16 @@ def test_a_trace_keeps_its_session_after_its_spans_have_ended(spans: Any) -> Non
     assert spans.column("session.id") == {"root": "s1", "straggler": "s1"}
 
 
+def test_a_rollback_adds_nothing_to_the_first_trace(spans: Any) -> None:
+    """A trace that began without a session before it keeps none when the turn comes back to its id."""
+    with ctx.session(session_id="s1"), spans.span("root"):
+        ctx.amend(session_id="s2")
+        ctx.amend(session_id="s1")
+        spans.start("child").end()
+
+    assert set(spans.column("session.previous_id").values()) == {None}
+
+
 def test_a_sub_agent_is_in_the_trace_of_its_turn(spans: Any) -> None:
     """A nested bind's session id, also its rotations, are shown beside that of the turn."""
     with ctx.session(session_id="s1", previous_session_id="s0"), spans.span("root"), ctx.bind(session_id="child-1"):

@@ -248,16 +248,45 @@ def test_an_async_generator_that_outlives_its_loop_ends_its_span_with_it(
     spans: Spans, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What is still open when the loop shuts its async generators down is closed inside its span."""
+    closed_in: list[str | None] = []
     kept: list[Any] = []
 
+    @traced("stream")
+    async def stream() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            closed_in.append(here())
+
     async def main() -> None:
-        kept.append(async_generator())
-        await anext(kept[0])
+        for _ in range(20):
+            kept.append(stream())
+            await anext(kept[-1])
 
     asyncio.run(main())
 
-    assert names(spans) == ["async generator"]
+    assert closed_in == names(spans) == ["stream"] * 20
     assert caplog.records == []
+
+
+@pytest.mark.asyncio
+async def test_an_async_body_is_closed_inside_its_span(spans: Spans) -> None:
+    """What the body does on being closed, awaits included, is done before `aclose` returns, with its span current."""
+    closed_in: list[str | None] = []
+
+    @traced("stream")
+    async def stream() -> Any:
+        try:
+            yield 1
+        finally:
+            await asyncio.sleep(0)
+            closed_in.append(here())
+
+    steps = stream()
+    await anext(steps)
+    await steps.aclose()
+
+    assert (closed_in, names(spans)) == (["stream"], ["stream"])
 
 
 @pytest.mark.parametrize("make", [coroutine, generator, async_generator], ids=lambda make: make.__name__)
@@ -351,6 +380,25 @@ def test_an_error_that_is_thrown_in_and_caught_is_no_error(spans: Spans) -> None
         next(steps)
 
     assert stop.value.value == 3
+    assert only(spans).status.status_code is StatusCode.UNSET
+
+
+@pytest.mark.asyncio
+async def test_an_error_that_is_thrown_into_an_async_body_and_caught_is_no_error(spans: Spans) -> None:
+    """`athrow` reaches the body, and so does what is sent after it."""
+
+    @traced
+    async def body() -> Any:
+        try:
+            yield 1
+        except Refused:
+            yield (yield 2)
+
+    steps = body()
+    found = [await anext(steps), await steps.athrow(Refused()), await steps.asend(3)]
+    await steps.aclose()
+
+    assert found == [1, 2, 3]
     assert only(spans).status.status_code is StatusCode.UNSET
 
 
@@ -523,6 +571,18 @@ def test_with_a_processor_the_span_shows_what_that_decides(monkeypatch: pytest.M
         "user.id": "u1",
         "mlflow.trace.user": "u1",
     }
+
+
+def test_what_a_processor_leaves_out_is_not_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value that the processor's preset does not show, as the backend would drop it, is not shown by `traced`."""
+    processor = SessionSpanProcessor("langfuse")
+    spans = provide(monkeypatch, processor)
+
+    with ctx.session(user_id="ü"):
+        plain()
+    processor.shutdown()
+
+    assert dict(only(spans).attributes or {}) == {}
 
 
 def test_a_span_outside_any_scope_shows_no_key(spans: Spans) -> None:

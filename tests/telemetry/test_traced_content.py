@@ -141,6 +141,33 @@ def test_a_long_stream_is_not_kept(shown: Callable[[], dict[str, Any]]) -> None:
     assert shown()["output.value"] == "x" * 16_384 + "…"
 
 
+def test_what_is_yielded_beyond_the_limit_is_not_looked_at(shown: Callable[[], dict[str, Any]]) -> None:
+    """Of an endless stream no item is written out, or kept, that will not be shown."""
+    looked_at: list[object] = []
+
+    class Item:
+        def __repr__(self) -> str:
+            looked_at.append(None)
+            return "x" * 1000
+
+    list(traced(record_output=True)(lambda: (Item() for _ in range(100)))())
+
+    assert len(looked_at) == 17
+
+
+def test_a_parameter_that_an_alias_of_inject_fills_is_no_input(shown: Callable[[], dict[str, Any]]) -> None:
+    """What was injected is left out also where `traced` is put on a handler that injects already."""
+
+    @traced(record_input=True)
+    @ctx.inject(aliases={"sid": ctx.SESSION_ID})
+    def fn(raw: str, sid: str = "") -> str:
+        return sid
+
+    with ctx.session(session_id="s1"):
+        assert fn("x") == "s1"
+    assert json.loads(shown()["input.value"]) == {"raw": "x"}
+
+
 @pytest.mark.parametrize("secret", ["s3cr3t", 'with "quotes"'])
 def test_no_redacted_value_is_in_content(shown: Callable[[], dict[str, Any]], secret: str) -> None:
     """The value of a key with `redact` is taken out, wherever in the content it is."""

@@ -138,10 +138,14 @@ def test_signatures_of_all_kinds_are_called_as_before(provider: InMemorySpanExpo
     def keywords(*, a: Any, _b: Any = 2) -> Any:
         return a, _b
 
+    def our_names(_fn: Any, _run: Any, _trace: Any, _tracing: Any, __fn: Any = 1) -> Any:
+        return _fn, _run, _trace, _tracing, __fn
+
     for fn, given, named in (
         (all_kinds, (1, 2), {"d": 4}),
         (all_kinds, (1, 2, 3, 4, 5), {"d": 4, "e": 6, "a": 7}),
         (keywords, (), {"a": 1}),
+        (our_names, (1, 2, 3, 4), {}),
         (lambda *args, **kwargs: (args, kwargs), (1,), {"x": 2}),
         (lambda: None, (), {}),
     ):

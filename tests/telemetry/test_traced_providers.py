@@ -211,7 +211,11 @@ async def gather(items: Any) -> list[object]:
 
 
 @pytest.mark.parametrize("place", ["get_tracer", "start_span", "span", "no span"])
-@pytest.mark.parametrize("decorator", [traced, handler], ids=["traced", "handler"])
+@pytest.mark.parametrize(
+    "decorator",
+    [traced, handler, traced(record_input=True, record_output=True)],
+    ids=["traced", "handler", "with-content"],
+)
 def test_a_faulty_tracer_never_breaks_a_handler(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str, decorator: Any
 ) -> None:

@@ -49,6 +49,34 @@ def test_the_spans_that_are_open_when_a_turn_is_entered_carry_its_keys(spans: An
     assert spans.column("session.id") == {"root": "s1", "current": "s1"}
 
 
+def test_a_span_is_in_one_turn_only(spans: Any) -> None:
+    """The next turn in the same open span adds nothing to it, whatever it knows more."""
+    with spans.span("worker"):
+        with ctx.session(session_id="s1"):
+            pass
+        with ctx.session(session_id="s2", user_id="u2"):
+            ctx.amend(frontend="cli")
+
+    assert spans.attributes("worker") == S1
+
+
+def test_a_nested_bind_takes_no_span_in(spans: Any) -> None:
+    """A span of no turn that is made current within one stays outside, whatever is bound there."""
+    outside = spans.start("outside")
+    with ctx.session(session_id="s1"), trace.use_span(outside, end_on_exit=True), ctx.bind(user_id="u1"):
+        pass
+
+    assert spans.attributes("outside") == {}
+
+
+def test_a_session_is_not_shown_as_the_one_before_itself(spans: Any) -> None:
+    """`session.previous_id` differs from `session.id`, or is not there."""
+    with ctx.session(session_id="s1", previous_session_id="s1"):
+        spans.start("work").end()
+
+    assert spans.attributes("work") == S1
+
+
 @pytest.mark.parametrize("kind", ["function", "coroutine", "generator"])
 def test_the_open_span_is_in_the_turn_of_a_decorated_function(spans: Any, kind: str) -> None:
     """However a turn is entered, the span that is current then carries its keys."""

@@ -117,6 +117,16 @@ def test_a_rollback_starts_and_ends_nothing_twice(backend: Backend) -> None:
     ]
 
 
+def test_a_session_that_started_before_the_telling_did_ends_on_its_rotation() -> None:
+    """A rotation is one, though nobody was told of the old session's start."""
+    backend = Backend()
+    with ctx.session(session_id="s1"), emit_session_events(backend.provider):
+        ctx.amend(session_id="s2")
+
+    assert backend.told == [("session.end", "s1"), ("session.start", "s2", "s1")]
+    backend.provider.shutdown()
+
+
 def test_a_session_entered_as_continuing_another_ends_that_here(backend: Backend) -> None:
     """A turn that says which session it continues ends that, if that was started here and has not ended."""
     with ctx.session(session_id="s1"):
@@ -136,8 +146,9 @@ def test_a_session_entered_as_continuing_another_ends_that_here(backend: Backend
 
 def test_a_previous_id_equal_to_the_id_is_no_continuation(backend: Backend) -> None:
     """`session.previous_id` differs from `session.id`, as the conventions have it, and nothing ends."""
-    with ctx.session(session_id="s1", previous_session_id="s1"):
-        pass
+    for _ in range(2):
+        with ctx.session(session_id="s1", previous_session_id="s1"):
+            pass
 
     assert backend.told == [("session.start", "s1")]
 

@@ -152,15 +152,50 @@ def test_an_unknown_preset_is_refused() -> None:
         SessionLogRecordProcessor("nope")
 
 
+def test_exporters_that_were_there_before_see_the_keys() -> None:
+    """Ours is put in front of what was added before it, which may send a record at once."""
+    seen = list[dict[str, Any]]()
+
+    class Sending(sdk.LogRecordProcessor):
+        def on_emit(self, log_record: Any) -> None:
+            seen.append(dict(log_record.log_record.attributes))
+
+        emit = on_emit  # before 1.35
+
+        def shutdown(self) -> None: ...
+
+        def force_flush(self, timeout_millis: int = 30000) -> bool:
+            return True
+
+    provider: Any = LoggerProvider()
+    provider.add_log_record_processor(Sending())
+    add_logs_to(provider)
+    with ctx.session(session_id="s1"):
+        provider.get_logger("test").emit(Record(timestamp=1, body="x", severity_number=api.SeverityNumber.INFO))
+    provider.shutdown()
+
+    assert [it["session.id"] for it in seen] == ["s1"]
+
+
 def test_records_handed_to_a_batch_carry_the_keys() -> None:
-    """Ours is put before the exporters that are there: a batch keeps a record as it was handed over."""
+    """What a batch exports later, from a thread of its own, has the keys of where it was emitted."""
     backend = Backend(batch=True)
 
     with ctx.session(session_id="s1"):
         backend.emit()
-
-    assert backend.attributes[0]["session.id"] == "s1"
+    with ctx.session(session_id="s2"):
+        assert [it["session.id"] for it in backend.attributes] == ["s1"]
     backend.provider.shutdown()
+
+
+def test_a_key_defined_later_is_on_log_records(backend: Backend) -> None:
+    """A key that a plugin defines after the processor was added is mirrored like those before."""
+    late = ctx.Key(f"log_later_{id(backend)}", str, attributes="log.later")
+
+    with ctx.session({late: "now"}):
+        backend.emit()
+
+    assert backend.attributes == [{"log.later": "now"}]
 
 
 def test_adding_again_returns_the_processor_that_is_there(backend: Backend) -> None:

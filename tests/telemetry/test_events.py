@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -314,6 +316,29 @@ def test_without_a_provider_events_are_lost_in_silence() -> None:
     with emit_session_events(), ctx.session(session_id="s1"):
         ctx.amend(session_id="s2")
         assert ctx.SESSION_ID.get() == "s2"
+
+
+def test_the_global_provider_is_followed() -> None:
+    """Without a provider of its own, an event goes to the global one, though that is set after the telling began."""
+    program = """
+import ctxruntime as ctx
+from ctxruntime.telemetry.events import emit_session_events
+from opentelemetry._logs import set_logger_provider
+from opentelemetry.sdk._logs import LoggerProvider, export
+
+exporter = (getattr(export, "InMemoryLogRecordExporter", None) or export.InMemoryLogExporter)()
+emit_session_events()
+with ctx.session(session_id="s1"):
+    provider = LoggerProvider()
+    provider.add_log_record_processor(export.SimpleLogRecordProcessor(exporter))
+    set_logger_provider(provider)
+    ctx.amend(session_id="s2")
+print([it.log_record.attributes["session.id"] for it in exporter.get_finished_logs()])
+"""
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert (done.stdout, done.stderr) == ("['s1', 's2']\n", "")
 
 
 def test_the_events_have_the_names_of_the_conventions() -> None:

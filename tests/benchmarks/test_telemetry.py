@@ -14,8 +14,6 @@ from ctxruntime.telemetry import SessionSpanProcessor
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
 
-processor_baggage = pytest.importorskip("opentelemetry.processor.baggage")
-
 Keeps = Callable[..., None]
 KEYS = {
     "session_id": "20261130_0911_ab12",
@@ -34,10 +32,12 @@ ATTRIBUTES = {
 
 @pytest.fixture
 def names() -> Iterator[dict[str, Any]]:
+    from opentelemetry.processor.baggage import ALLOW_ALL_BAGGAGE_KEYS, BaggageSpanProcessor
+
     plain, mirrored, copied = (TracerProvider(shutdown_on_exit=False) for _ in range(3))
     processor = SessionSpanProcessor()
     mirrored.add_span_processor(processor)
-    copied.add_span_processor(processor_baggage.BaggageSpanProcessor(processor_baggage.ALLOW_ALL_BAGGAGE_KEYS))
+    copied.add_span_processor(BaggageSpanProcessor(ALLOW_ALL_BAGGAGE_KEYS))
     with_baggage = None
     for name, value in ATTRIBUTES.items():
         with_baggage = baggage.set_baggage(name, value, with_baggage)

@@ -38,10 +38,12 @@ def sessions(spans: Any) -> list[tuple[Any, Any]]:
     return [(span.instrumentation_scope.name.rpartition(".")[2], span.attributes.get("session.id")) for span in found]
 
 
+@pytest.mark.peers
 def test_spans_of_httpx_carry_the_keys(spans: Any, url: str) -> None:
     """Requests of a client, and of an async client in tasks, are of the turn that makes them."""
-    httpx = pytest.importorskip("httpx")
-    instrumentation = pytest.importorskip("opentelemetry.instrumentation.httpx")
+    import httpx
+    import opentelemetry.instrumentation.httpx as instrumentation
+
     instrumentor = instrumentation.HTTPXClientInstrumentor()
     instrumentor.instrument(tracer_provider=spans.provider)
 
@@ -63,10 +65,12 @@ def test_spans_of_httpx_carry_the_keys(spans: Any, url: str) -> None:
     assert sorted(sessions(spans)) == [*(("httpx", f"s{number}") for number in range(5)), ("httpx", "sync")]
 
 
+@pytest.mark.peers
 def test_spans_of_sqlalchemy_carry_the_keys(spans: Any) -> None:
     """Statements are of the turn that executes them, with an id that comes in the middle."""
-    sqlalchemy = pytest.importorskip("sqlalchemy")
-    instrumentation = pytest.importorskip("opentelemetry.instrumentation.sqlalchemy")
+    import opentelemetry.instrumentation.sqlalchemy as instrumentation
+    import sqlalchemy
+
     engine = sqlalchemy.create_engine("sqlite://")
     instrumentor = instrumentation.SQLAlchemyInstrumentor()
     # It names the newest version it was tried with; what is tested here is ours.

@@ -9,14 +9,13 @@ import queue
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import loguru
 import pytest
+import structlog
 
 import ctxruntime as ctx
 from ctxruntime.hops.patching import fault_counts
 from ctxruntime.telemetry.logs import install_record_factory, loguru_patcher, structlog_processor
-
-structlog = pytest.importorskip("structlog")
-loguru = pytest.importorskip("loguru")
 
 SECRET = ctx.Key("log_secret", str, attributes="log.secret", redact="drop")
 

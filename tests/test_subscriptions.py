@@ -33,7 +33,7 @@ def recorder() -> Iterator[Recorder]:
     yield recorder
     unsubscribe()
     unsubscribe()
-    assert SUBSCRIBERS == before
+    assert before == SUBSCRIBERS
 
 
 def by_with() -> None:
@@ -195,7 +195,6 @@ def test_no_lock_is_held_while_subscribers_are_told() -> None:
 def test_subscribing_twice_is_subscribing_once() -> None:
     """A subscriber is told once however often it subscribed, and not after it has unsubscribed."""
     recorder = Recorder()
-    before = SUBSCRIBERS.copy()
     unsubscribe = subscribe(recorder)
     subscribe(recorder)
     by_with()

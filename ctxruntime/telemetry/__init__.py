@@ -16,6 +16,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ctxruntime.telemetry.adding import add_to, follow_providers
     from ctxruntime.telemetry.errors import MissingExtraError, NoProviderError, UnknownPresetError
+    from ctxruntime.telemetry.events import emit_session_events
+    from ctxruntime.telemetry.log_records import NoLoggerProviderError, SessionLogRecordProcessor, add_logs_to
+    from ctxruntime.telemetry.logs import (
+        SessionFilter,
+        install_record_factory,
+        loguru_patcher,
+        structlog_processor,
+    )
     from ctxruntime.telemetry.presets import PRESETS, Preset
     from ctxruntime.telemetry.redaction import set_hash_key
     from ctxruntime.telemetry.spans import SessionSpanProcessor
@@ -23,18 +31,29 @@ if TYPE_CHECKING:
 __all__ = [
     "PRESETS",
     "MissingExtraError",
+    "NoLoggerProviderError",
     "NoProviderError",
     "Preset",
+    "SessionFilter",
+    "SessionLogRecordProcessor",
     "SessionSpanProcessor",
     "UnknownPresetError",
+    "add_logs_to",
     "add_to",
+    "emit_session_events",
     "follow_providers",
+    "install_record_factory",
+    "loguru_patcher",
     "set_hash_key",
+    "structlog_processor",
 ]
 
 _LATER = {
     "adding": ("add_to", "follow_providers"),
     "errors": ("MissingExtraError", "NoProviderError", "UnknownPresetError"),
+    "events": ("emit_session_events",),
+    "log_records": ("NoLoggerProviderError", "SessionLogRecordProcessor", "add_logs_to"),
+    "logs": ("SessionFilter", "install_record_factory", "loguru_patcher", "structlog_processor"),
     "presets": ("PRESETS", "Preset"),
     "redaction": ("set_hash_key",),
     "spans": ("SessionSpanProcessor",),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ctxruntime.handlers import INJECTED, Plan, acall, adapt, call, explain, inject
     from ctxruntime.hops.install import install
     from ctxruntime.hops.snapshot import Snapshot, capture, carry
+    from ctxruntime.telemetry.traced import handler, traced
 
 __version__ = "0.1.0"
 
@@ -65,9 +66,11 @@ __all__ = [
     "current",
     "current_turn",
     "explain",
+    "handler",
     "inject",
     "install",
     "session",
+    "traced",
 ]
 
 _LATER = {
@@ -78,6 +81,7 @@ _LATER = {
     "handlers": ("INJECTED", "Plan", "acall", "adapt", "call", "explain", "inject"),
     "hops.install": ("install",),
     "hops.snapshot": ("Snapshot", "capture", "carry"),
+    "telemetry.traced": ("handler", "traced"),
 }
 
 

@@ -156,7 +156,8 @@ def _coroutine_function(fn: Callable[..., Any], door: Entrance, new_call: NewCal
     async def scoped(*args: Any, **kwargs: Any) -> Any:
         layer = door.make(new_call(args, kwargs))
         door.entered(layer)
-        return await held_body(fn(*args, **kwargs), Held(layer, door.left))
+        held = Held(layer, door.left)
+        return await held_body(held.call(fn, args, kwargs), held)
 
     return scoped
 
@@ -165,6 +166,7 @@ def _generator_function(fn: Callable[..., Any], door: Entrance, new_call: NewCal
     def scoped(*args: Any, **kwargs: Any) -> Any:
         layer = door.make(new_call(args, kwargs))  # of the caller's state, not of the first stepper's
         door.entered(layer)
-        return held_body(fn(*args, **kwargs), Held(layer, door.left))
+        held = Held(layer, door.left)
+        return held_body(held.call(fn, args, kwargs), held)
 
     return scoped

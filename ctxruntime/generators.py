@@ -91,6 +91,16 @@ class Held:
             base.token = HELD
         current()  # the body may have left what it uncovers
 
+    def call(self, fn: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call what makes the body: a wrapper of it (`inject`) may read now what its body will have in effect."""
+        token = self.resume()
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            self.suspend(token)
+            if self.entered.token is HELD:
+                self.entered.token = None  # no step of it has begun
+
     def end(self) -> None:
         """Tell that the body has ended."""
         self.entered.token = LEFT

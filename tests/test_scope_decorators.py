@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -313,3 +314,46 @@ def test_session_object_is_not_spent_by_decorating() -> None:
     with scope:
         assert decorated() == "s1"
     assert decorated() == "s1"
+
+
+@pytest.mark.parametrize(
+    "scope", [ctx.session(session_id="s1"), ctx.bind(session_id="s1"), ctx.session.join(session_id="s1")]
+)
+def test_what_a_decorated_function_of_any_kind_is_given_is_of_its_own_scope(scope: Any) -> None:
+    """A scope over an injected function gives it the scope's keys, though a coroutine's body begins later."""
+
+    def plain(session_id: str = "none") -> Any:
+        return session_id
+
+    async def coroutine(session_id: str = "none") -> Any:
+        return session_id
+
+    def generator(session_id: str = "none") -> Iterator[Any]:
+        yield session_id
+
+    async def async_generator(session_id: str = "none") -> AsyncIterator[Any]:
+        yield session_id
+
+    async def first() -> Any:
+        return [item async for item in scope(ctx.inject(async_generator))()]
+
+    with ctx.session(session_id="outer"):
+        assert scope(ctx.inject(plain))() == "s1"
+        assert asyncio.run(scope(ctx.inject(coroutine))()) == "s1"
+        assert list(scope(ctx.inject(generator))()) == ["s1"]
+        assert asyncio.run(first()) == ["s1"]
+        assert ctx.SESSION_ID.get() == "outer"
+
+
+def test_a_decorated_body_that_cannot_be_made_leaves_its_turn() -> None:
+    """A call with the wrong arguments is the error that it is, and its door is left."""
+
+    @ctx.session.join(session_id="s1")
+    async def strict(one: int) -> None: ...
+
+    with ctx.session(session_id="s1") as turn:
+        with pytest.raises(TypeError):
+            asyncio.run(strict())  # type: ignore[call-arg]
+        gc.collect()
+        assert turn.joined == 0
+    assert turn.ended

@@ -18,10 +18,10 @@ from ctxruntime.telemetry.sdk_logs import processors_of, put_first
 
 try:
     from opentelemetry.sdk._logs import LoggerProvider, LogRecordProcessor
-except ModuleNotFoundError as error:
-    if not (error.name or "").startswith("opentelemetry.sdk"):
+except ModuleNotFoundError as _error:
+    if not (_error.name or "").startswith("opentelemetry.sdk"):
         raise
-    raise MissingExtraError("otel", "opentelemetry-sdk") from error
+    raise MissingExtraError("otel", "opentelemetry-sdk") from _error
 
 __all__ = ["NoLoggerProviderError", "SessionLogRecordProcessor", "add_logs_to"]
 

@@ -6,9 +6,9 @@ from ctxruntime.telemetry.errors import MissingExtraError
 
 try:
     from opentelemetry.sdk.trace import Span, SpanProcessor, TracerProvider
-except ModuleNotFoundError as error:
-    if not (error.name or "").startswith("opentelemetry.sdk"):
+except ModuleNotFoundError as _error:
+    if not (_error.name or "").startswith("opentelemetry.sdk"):
         raise
-    raise MissingExtraError("otel", "opentelemetry-sdk") from error
+    raise MissingExtraError("otel", "opentelemetry-sdk") from _error
 
 __all__ = ["Span", "SpanProcessor", "TracerProvider"]

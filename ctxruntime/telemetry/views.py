@@ -63,12 +63,12 @@ class RootView(View):
         super().__init__(by, None)
         self.spans: Final[list[ref[Span]]] = []
         """The spans that were taken in and are not over, and some that are. A span holds its layer, nothing a span."""
-        self.room = FEWEST_SPANS
+        self.room: int = FEWEST_SPANS
         """How many of them there are before those that are over are dropped."""
         self.pins: Final[dict[int, Pin]] = {}
         """What each trace shows, by trace id."""
         self.latest = None
-        self.limit = 2 * KEPT_TRACES
+        self.limit: int = 2 * KEPT_TRACES
         """How many pins there are at most before those of traces that have ended are forgotten."""
 
     def learn(self, root: Layer | None) -> Pin | None:

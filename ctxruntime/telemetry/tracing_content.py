@@ -1,10 +1,13 @@
-"""What went into a handler and what came out, as span attributes: only where that was asked for."""
+"""What went into a handler and what came out, as span attributes: only where that was asked for, errors always."""
 
 from __future__ import annotations
 
 import json
 from inspect import signature
+from traceback import format_exception
 from typing import TYPE_CHECKING, Any, Final, cast, final
+
+from opentelemetry.trace import Status, StatusCode
 
 from ctxruntime.handlers.stages import stages_of
 from ctxruntime.keys import KEYS
@@ -13,7 +16,7 @@ from ctxruntime.layers import UNSET, current
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
-__all__ = ["Output", "show_input"]
+__all__ = ["Output", "show_error", "show_input"]
 
 LIMIT: Final = 16_384
 """The most characters of content that a span shows."""
@@ -77,11 +80,26 @@ def _as_json(value: object) -> str:
     return json.dumps(value, default=repr, ensure_ascii=False, skipkeys=True)
 
 
+def show_error(span: Span, error: Exception) -> None:
+    """Record an error and the status that it means; no redacted value is in its text, its traceback or its notes."""
+    shown = {
+        "exception.message": _without_secrets(str(error)),
+        "exception.stacktrace": _without_secrets("".join(format_exception(error))),
+    }
+    span.record_exception(error, shown)
+    span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {shown['exception.message']}"))
+
+
 def _show(span: Span, which: str, text: str, kind: str) -> None:
-    for secret in _secrets():
-        text = text.replace(secret, "<redacted>")
+    text = _without_secrets(text)
     span.set_attribute(f"{which}.value", text if len(text) <= LIMIT else f"{text[:LIMIT]}…")
     span.set_attribute(f"{which}.mime_type", kind)
+
+
+def _without_secrets(text: str) -> str:
+    for secret in _secrets():
+        text = text.replace(secret, "<redacted>")
+    return text
 
 
 def _secrets() -> list[str]:

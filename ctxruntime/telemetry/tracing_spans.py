@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
-from opentelemetry.trace import NoOpTracer, ProxyTracerProvider, Status, StatusCode
+from opentelemetry.trace import NoOpTracer, ProxyTracerProvider
 
 from ctxruntime.hops.patching import guard
 from ctxruntime.keys import KEYS
@@ -16,7 +16,7 @@ from ctxruntime.layers import NOTHING, UNSET, current
 from ctxruntime.telemetry.building import Build, compile_build
 from ctxruntime.telemetry.open_spans import LAYER
 from ctxruntime.telemetry.presets import PRESETS
-from ctxruntime.telemetry.tracing_content import Output, show_input
+from ctxruntime.telemetry.tracing_content import Output, show_error, show_input
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -151,8 +151,7 @@ class OpenSpan:
             return
         with _recording:
             if self._span.is_recording():
-                self._span.record_exception(error)
-                self._span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))
+                show_error(self._span, error)
 
     def gave(self, value: object, *, yielded: bool = False) -> None:
         """Take note of what is returned or yielded, if that was asked for."""

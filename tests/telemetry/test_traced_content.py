@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -21,17 +21,23 @@ CONTENT = ("input.value", "input.mime_type", "output.value", "output.mime_type")
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, Any]]:
-    """Return how to read the attributes of the one span there is."""
+def ended(monkeypatch: pytest.MonkeyPatch) -> Callable[[], ReadableSpan]:
+    """Return how to get the one span there is."""
     exporter, made = InMemorySpanExporter(), TracerProvider()
     made.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", made)
 
-    def read() -> dict[str, Any]:
+    def read() -> ReadableSpan:
         [span] = exporter.get_finished_spans()
-        return dict(span.attributes or {})
+        return span
 
     return read
+
+
+@pytest.fixture
+def shown(ended: Callable[[], ReadableSpan]) -> Callable[[], dict[str, Any]]:
+    """Return how to read its attributes."""
+    return lambda: dict(ended().attributes or {})
 
 
 def test_content_is_private_by_default(shown: Callable[[], dict[str, Any]]) -> None:
@@ -190,3 +196,20 @@ def test_content_that_cannot_be_shown_costs_the_content_alone(shown: Callable[[]
 
     assert traced(record_input=True, record_output=True)(lambda x: x)(awkward) is awkward
     assert set(shown()).isdisjoint(CONTENT)
+
+
+def test_no_redacted_value_is_in_an_error(ended: Callable[[], ReadableSpan]) -> None:
+    """An error that names the value of a key with `redact` is recorded without it: message, traceback and status."""
+
+    @traced
+    def failing() -> None:
+        raise LookupError("no account for hunter2")
+
+    with ctx.session({SECRET: "hunter2"}), pytest.raises(LookupError, match="hunter2"):
+        failing()
+
+    span = ended()
+    recorded = dict(span.events[0].attributes or {})
+    assert (recorded["exception.type"], recorded["exception.message"]) == ("LookupError", "no account for <redacted>")
+    assert "hunter2" not in span.to_json()
+    assert span.status.description == "LookupError: no account for <redacted>"

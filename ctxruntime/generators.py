@@ -117,7 +117,7 @@ class Held:
 
 def held_generator(body: Generator[Y, S, R], held: Held) -> Generator[Y, S, R]:
     """Drive a generator with `held` in effect during each step; transparent otherwise."""
-    return _named_like(body, _drive(body, held, ends=True))
+    return named_like(body, _drive(body, held, ends=True))
 
 
 def _drive(body: Generator[Y, S, R], held: Held, *, ends: bool) -> Generator[Y, S, R]:
@@ -159,7 +159,7 @@ def held_async_generator(body: AsyncGenerator[Y, S], held: Held) -> AsyncGenerat
     """Drive an async generator with `held` in effect during each step; transparent otherwise."""
 
     async def drive() -> AsyncGenerator[Y, S]:
-        step: Callable[[Any], Any] = _first_step(body)
+        step: Callable[[Any], Any] = first_step(body)
         given: Any = None
         try:
             while True:
@@ -180,10 +180,10 @@ def held_async_generator(body: AsyncGenerator[Y, S], held: Held) -> AsyncGenerat
         finally:
             held.end()
 
-    return _named_like(body, drive())
+    return named_like(body, drive())
 
 
-def _first_step(body: AsyncGenerator[Y, S]) -> Callable[[Any], Any]:
+def first_step(body: AsyncGenerator[Y, S]) -> Callable[[Any], Any]:
     """Return `asend`, made so that the event loop adopts the driver alone.
 
     A loop closes what it adopted on shutdown, each by itself: the body would be closed outside its scope.
@@ -208,7 +208,7 @@ def held_coroutine(body: Coroutine[Y, S, R], held: Held) -> Coroutine[Y, S, R]:
     async def drive() -> R:
         return cast("R", await _Steps(body, held, ends=True))
 
-    return _named_like(body, drive())
+    return named_like(body, drive())
 
 
 @final
@@ -229,7 +229,8 @@ class _Steps:
 DriverT = TypeVar("DriverT")
 
 
-def _named_like(body: Any, driver: DriverT) -> DriverT:
+def named_like(body: Any, driver: DriverT) -> DriverT:
+    """Give a driver the names of the body that it drives; return it."""
     cast("Any", driver).__name__ = getattr(body, "__name__", "held")
     cast("Any", driver).__qualname__ = getattr(body, "__qualname__", "held")
     return driver

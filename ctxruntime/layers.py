@@ -124,17 +124,15 @@ LINKED: Final[list[Any]] = []
 SUBSCRIBERS: Final[list[Any]] = []
 """Who is told of every entering and every amend; see `subscriptions`."""
 
+
+def renew_in_child(namespace: dict[str, Any], *locks: str) -> None:
+    """Have these locks of a module made anew in each forked child: a thread of the parent may have held one."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lambda: namespace.update((name, RLock()) for name in locks))
+
+
 _lock = RLock()
-
-
-def _renew_lock() -> None:
-    """Forget a lock that a thread of the parent may have held when this child was forked."""
-    global _lock
-    _lock = RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
+renew_in_child(globals(), "_lock")
 
 
 # A layer that was left elsewhere

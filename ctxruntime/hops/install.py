@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, cast, final
 from ctxruntime.hops import denied
 from ctxruntime.hops.patching import Undoable, guard
 from ctxruntime.hops.watching import Watch
+from ctxruntime.layers import renew_in_child
 
 __all__ = ["Installation", "install", "installed"]
 
@@ -42,19 +43,10 @@ _OPT_IN: Final[Hops] = (
 )
 
 _lock = RLock()
+renew_in_child(globals(), "_lock")
 _patches: Final[dict[str, Sequence[Undoable]]] = {}
 """By what makes them: made once, so that an undone patch that somebody wrapped is woken up, not put in twice."""
 _installed: Installation | None = None
-
-
-def _renew_lock() -> None:
-    """Forget a lock that a thread of the parent may have held when this child was forked."""
-    global _lock
-    _lock = RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
 
 
 @final

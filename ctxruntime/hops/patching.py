@@ -9,7 +9,6 @@ What every patch and every integration uses, and exists only here:
 
 from __future__ import annotations
 
-import os
 import sys
 from _thread import RLock  # threading would cost what `import ctxruntime` must not
 from collections.abc import Callable
@@ -17,6 +16,8 @@ from contextlib import suppress
 from functools import update_wrapper
 from types import FunctionType, ModuleType, TracebackType
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast, final
+
+from ctxruntime.layers import renew_in_child
 
 __all__ = ["Patch", "Undoable", "fault_counts", "guard"]
 
@@ -31,17 +32,7 @@ _NOTHING: Final = object()
 _patching = RLock()
 _counting = RLock()
 _counts: dict[str, int] = {}
-
-
-def _renew_locks() -> None:
-    """Forget locks that a thread of the parent may have held when this child was forked."""
-    global _patching, _counting
-    _patching = RLock()
-    _counting = RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
+renew_in_child(globals(), "_patching", "_counting")
 
 
 @final

@@ -5,7 +5,6 @@ events = emit_session_events()      # from now on; events.stop() ends it
 
 from __future__ import annotations
 
-import os
 from _thread import RLock
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from opentelemetry._logs import LoggerProvider, get_logger_provider
 
 from ctxruntime.hops.patching import guard
 from ctxruntime.keys import PREVIOUS_SESSION_ID, SESSION_ID, Key
-from ctxruntime.layers import CURRENT, UNSET, Layer, derive
+from ctxruntime.layers import CURRENT, UNSET, Layer, derive, renew_in_child
 from ctxruntime.subscriptions import subscribe
 from ctxruntime.telemetry.presets import SESSION, Preset, preset_named
 from ctxruntime.telemetry.recorded import Recorded
@@ -33,16 +32,7 @@ _UNKNOWN: Final = (UNSET, "")
 _telling: Final = guard("telemetry: a session event")
 
 _lock = RLock()
-
-
-def _renew_lock() -> None:
-    """Forget a lock that a thread of the parent may have held when this child was forked."""
-    global _lock
-    _lock = RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
+renew_in_child(globals(), "_lock")
 
 
 @final

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 from _thread import RLock
 from collections.abc import Collection, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, final
 
 from ctxruntime.hops.patching import guard
+from ctxruntime.layers import renew_in_child
 from ctxruntime.telemetry.fields import PLACEHOLDER, Fields
 
 if TYPE_CHECKING:
@@ -18,17 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["RecordFactory", "install_record_factory"]
 
 _lock = RLock()
+renew_in_child(globals(), "_lock")
 _guard = guard("log record factory")
-
-
-def _renew_lock() -> None:
-    """Forget a lock that a thread of the parent may have held when this child was forked."""
-    global _lock
-    _lock = RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
 
 
 @final

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType, coroutine
-from typing import Any, Final, TypeVar, cast, final
+from typing import Any, Final, cast, final
 
-from ctxruntime.generators import CO_COROUTINE
+from ctxruntime.generators import CO_COROUTINE, first_step, named_like
 from ctxruntime.telemetry.tracing_spans import OpenSpan, Tracing
 
 __all__ = ["run"]
@@ -25,7 +24,7 @@ def run(tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     fn, kind, opened = tracing.fn, tracing.kind, OpenSpan(tracing, args, kwargs)
     if kind & CO_COROUTINE and type(fn) is FunctionType:
         # Made with the first step: of a call that is never awaited, Python warns once.
-        return _named_like(fn, _coroutine(partial(fn, *args, **kwargs), opened))
+        return named_like(fn, _coroutine(partial(fn, *args, **kwargs), opened))
     if kind:
         return _held(fn(*args, **kwargs), opened)
     token = opened.enter()
@@ -62,11 +61,11 @@ def _held(body: Any, opened: OpenSpan) -> Any:
     kind = cast("Any", type(body))
     if kind is GeneratorType:
         drive = _steps_awaited if body.gi_code.co_flags & CO_ITERABLE_COROUTINE else _steps
-        return _named_like(body, drive(body, opened, BODY))
+        return named_like(body, drive(body, opened, BODY))
     if kind is AsyncGeneratorType:
-        return _named_like(body, _async_generator(body, opened))
+        return named_like(body, _async_generator(body, opened))
     if kind is CoroutineType:
-        return _named_like(body, _coroutine(partial(_same, body), opened))
+        return named_like(body, _coroutine(partial(_same, body), opened))
     return body
 
 
@@ -128,7 +127,7 @@ async def _coroutine(make: Callable[[], Coroutine[Any, Any, Any]], opened: OpenS
 
 
 async def _async_generator(body: AsyncGenerator[Any, Any], opened: OpenSpan) -> AsyncGenerator[Any, Any]:
-    step: Callable[[Any], Any] = _first_step(body)
+    step: Callable[[Any], Any] = first_step(body)
     given: Any = None
     try:
         while True:
@@ -147,26 +146,3 @@ async def _async_generator(body: AsyncGenerator[Any, Any], opened: OpenSpan) -> 
                 given, step = error, body.athrow
     finally:
         opened.end()
-
-
-def _first_step(body: AsyncGenerator[Any, Any]) -> Callable[[Any], Any]:
-    """Return `asend`, made so that the event loop adopts the driver alone: it would close the body by itself."""
-
-    def step(given: Any) -> Any:
-        hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(None, None)
-        try:
-            return body.asend(given)
-        finally:
-            sys.set_asyncgen_hooks(*hooks)
-
-    return step
-
-
-DriverT = TypeVar("DriverT")
-
-
-def _named_like(named: Any, driver: DriverT) -> DriverT:
-    cast("Any", driver).__name__ = named.__name__
-    cast("Any", driver).__qualname__ = named.__qualname__
-    return driver

@@ -13,10 +13,10 @@ PACKAGE = Path(ctxruntime.__file__).parent
 FLOORS = [
     {"errors"},
     {"layers"},
-    {"generators", "keys", "values", "subscriptions"},
+    {"generators", "guarding", "keys", "values", "subscriptions"},
     {"decorating"},
     {"scope", "amending", "doors", "binds", "handlers"},
-    {"wire"},
+    {"conversation", "wire"},
     {"hops"},
     {"demo", "telemetry"},
     {"cli", "__main__"},

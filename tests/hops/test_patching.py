@@ -499,12 +499,13 @@ def test_locks_held_at_a_fork_do_not_stop_the_child() -> None:
     """A child that was forked while another thread held a lock can patch and guard."""
     program = """
 import os, threading
+from ctxruntime import guarding
 from ctxruntime.hops import patching
 
 held, done = threading.Event(), threading.Event()
 
 def hold():
-    with patching._patching, patching._counting:
+    with patching._patching, guarding._counting:
         held.set()
         done.wait()
 
@@ -517,9 +518,9 @@ class Owner:
 
 if (child := os.fork()) == 0:
     patching.Patch(Owner, "work", lambda original: lambda self: "ours").apply()
-    with patching.guard("child"):
+    with guarding.guard("child"):
         raise ValueError
-    os._exit(0 if (Owner().work(), patching.fault_counts()) == ("ours", {"child": 1}) else 1)
+    os._exit(0 if (Owner().work(), guarding.fault_counts()) == ("ours", {"child": 1}) else 1)
 done.set()
 os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """

@@ -12,9 +12,15 @@ from opentelemetry.trace import Status, StatusCode
 from ctxruntime.handlers.stages import stages_of
 from ctxruntime.keys import KEYS
 from ctxruntime.layers import UNSET, current
+from ctxruntime.telemetry.open_spans import LAYER
+from ctxruntime.telemetry.values import attribute_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from opentelemetry.trace import Span
+
+    from ctxruntime.layers import Layer
 
 __all__ = ["Output", "show_error", "show_input"]
 
@@ -83,29 +89,43 @@ def _as_json(value: object) -> str:
 def show_error(span: Span, error: Exception) -> None:
     """Record an error and the status that it means; no redacted value is in its text, its traceback or its notes."""
     shown = {
-        "exception.message": _without_secrets(str(error)),
-        "exception.stacktrace": _without_secrets("".join(format_exception(error))),
+        "exception.message": _without_secrets(span, str(error)),
+        "exception.stacktrace": _without_secrets(span, "".join(format_exception(error))),
     }
     span.record_exception(error, shown)
     span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {shown['exception.message']}"))
 
 
 def _show(span: Span, which: str, text: str, kind: str) -> None:
-    text = _without_secrets(text)
+    text = _without_secrets(span, text)
     span.set_attribute(f"{which}.value", text if len(text) <= LIMIT else f"{text[:LIMIT]}…")
     span.set_attribute(f"{which}.mime_type", kind)
 
 
-def _without_secrets(text: str) -> str:
-    for secret in _secrets():
+def _without_secrets(span: Span, text: str) -> str:
+    for secret in _secrets(span):
         text = text.replace(secret, "<redacted>")
     return text
 
 
-def _secrets() -> list[str]:
-    """Return how the values in effect look that nobody may see, the longest first."""
-    layer = current()
-    values = [key.of(layer) for key in tuple(KEYS.values()) if key.redact is not None]
-    texts = {str(value) for value in values if value is not UNSET}
+def _secrets(span: Span) -> list[str]:
+    """Return how the values look that nobody may see, the longest first: those in effect and those of the span's turn.
+
+    The body may have entered a turn of its own, which is left when its error arrives here.
+    """
+    layers: tuple[Layer | None, ...] = (current(), getattr(span, LAYER, None))
+    values = [key.peek(layer) for key in tuple(KEYS.values()) if key.redact for layer in layers if layer is not None]
+    texts = {text for value in values if value is not UNSET for text in _forms(value)}
     texts |= {_as_json(text)[1:-1] for text in texts}
     return sorted(texts - {""}, key=len, reverse=True)
+
+
+def _forms(value: object) -> Iterator[str]:
+    """Yield what a value may look like in a text: as it is printed, as an attribute, and each text in it."""
+    yield str(value)
+    for item in cast("tuple[object, ...]", value) if isinstance(value, tuple) else (value,):
+        shown = attribute_of(item)
+        if isinstance(shown, str):
+            yield shown
+        if isinstance(item, bytes):
+            yield item.decode(errors="replace")

@@ -38,7 +38,7 @@ def test_a_fault_of_ours_never_breaks_the_host(
         raise RuntimeError("ours")
 
     # The counts of the process are checked after every test; these faults are meant.
-    monkeypatch.setattr("ctxruntime.hops.patching._counts", {})
+    monkeypatch.setattr("ctxruntime.guarding._counts", {})
     with monkeypatch.context() as patched:
         patched.setattr(module, "compile_build", broken)
         with spans.span("root") as root, ctx.session(session_id="s1"), spans.span("work"):

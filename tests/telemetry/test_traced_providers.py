@@ -252,9 +252,7 @@ def test_a_faulty_tracer_never_breaks_a_handler(
 
 def test_a_fault_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A tracer that fails at each call is named in one log line."""
-    from ctxruntime.hops import patching
-
-    monkeypatch.setattr(patching, "_counts", {})
+    monkeypatch.setattr("ctxruntime.guarding._counts", {})
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", Provider("start_span"))
     for _ in range(3):
         call()

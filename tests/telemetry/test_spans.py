@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
@@ -334,6 +334,15 @@ def test_two_processors_show_the_same_span_in_two_ways(spans: Any) -> None:
     assert [spans.attributes(name) | shown for name in ("root", "work")] == [
         spans.attributes(name) for name in ("root", "work")
     ]
+
+
+def test_what_is_mirrored_does_not_leave_the_program(spans: Any) -> None:
+    """Spans have the keys and outgoing headers do not: baggage would tell third parties who talks to whom."""
+    headers: dict[str, str] = {}
+    with ctx.session(session_id="s1", gateway_session_key="agent:main:discord:dm:7"), spans.span("request"):
+        propagate.inject(headers)
+
+    assert list(headers) == ["traceparent"]
 
 
 @pytest.mark.parametrize(("option", "value"), [("preset", "nope"), ("pin", "turn"), ("group_by", "user")])

@@ -69,7 +69,9 @@ def test_no_name_comes_from_what_opentelemetry_may_take_away() -> None:
     """Names are written out: the conventions' package calls these incubating, and moves them from one to the next."""
     package = Path(ctx.__file__).parent
     private = ("opentelemetry.semconv", "_envcarrier")
-    found = [path.name for path in package.rglob("*.py") if any(name in path.read_text() for name in private)]
+    found = [
+        path.name for path in package.rglob("*.py") if any(name in path.read_text(encoding="utf-8") for name in private)
+    ]
 
     assert found == []
 

@@ -1,0 +1,68 @@
+"""Which conversations this process has seen, parsed once, and when each is due to be gone."""
+
+from __future__ import annotations
+
+from _thread import RLock
+from collections import OrderedDict
+from itertools import islice
+from typing import Final, final
+
+from ctxruntime.conversation.records import Conversation
+from ctxruntime.conversation.stores.base import Row
+
+__all__ = ["Lifetimes"]
+
+KEPT: Final = 10_000
+"""How many conversations are remembered, the last written ones."""
+BURIED: Final = 4
+"""How many are looked at, at a time."""
+
+
+@final
+class Lifetimes:
+    """What one process remembers of a bridge's rows. A version names one content, so nothing here is ever stale."""
+
+    __slots__ = ("_ids", "_lock", "known")
+
+    def __init__(self) -> None:
+        self._lock: Final = RLock()
+        self.known: Final[dict[bytes, Conversation]] = {}
+        """What is parsed already, by version."""
+        self._ids: Final[OrderedDict[str, tuple[Row, Conversation]]] = OrderedDict()
+        """The newest row seen of each conversation; the longest unchanged first."""
+
+    def parsed(self, id: str, row: Row) -> Conversation:
+        """Return what a row says.
+
+        Raises:
+            ValueError, LookupError, TypeError: it is no record of ours.
+        """
+        conversation = self.known.get(row.version)
+        if conversation is None:
+            conversation = Conversation.from_record(id, row.record)
+            with self._lock:
+                before = self._ids.pop(id, None)
+                if before is not None:
+                    self.known.pop(before[0].version, None)
+                self._ids[id] = row, conversation
+                self.known[row.version] = conversation
+                if len(self._ids) > KEPT:
+                    self._forget(next(iter(self._ids)))
+        return conversation
+
+    def overdue(self, now: float) -> dict[str, Conversation]:
+        """Return a few that should be gone by now, if no other process has prolonged them."""
+        with self._lock:
+            oldest = list(islice(self._ids.items(), BURIED))
+        return {id: conversation for id, (row, conversation) in oldest if row.expires <= now}
+
+    def end(self, id: str) -> bool:
+        """Forget a conversation; tell whether it was remembered."""
+        with self._lock:
+            return self._forget(id)
+
+    def _forget(self, id: str) -> bool:
+        before = self._ids.pop(id, None)
+        if before is not None:
+            self.known.pop(before[0].version, None)
+        return before is not None

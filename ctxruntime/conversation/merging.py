@@ -1,0 +1,40 @@
+"""What is kept for two conversations that become one: item by item, and the one that stays wins."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ctxruntime.conversation.steps import Board
+from ctxruntime.conversation.stores.base import NO_DOC, Change, Doc, Store
+
+__all__ = ["with_documents"]
+
+
+def with_documents(store: Store, namespace: str, change: Change, board: Board) -> Change:
+    """Return the change with the documents of what was absorbed, based on all documents being as they are now."""
+    found = {
+        draft.id: store.docs(namespace, draft.id) for pair in board.absorbed for draft in pair if draft.was is not None
+    }
+    kept: dict[str, dict[str, Doc]] = {}
+    for draft, other in board.absorbed:
+        mine = kept.setdefault(draft.id, dict(found.get(draft.id, {})))
+        for name, doc in (kept.get(other.id) or found[other.id]).items():
+            mine[name] = _merged(mine.get(name, NO_DOC), doc)
+    return change._replace(
+        if_docs={id: {name: doc.version or b"" for name, doc in docs.items()} for id, docs in found.items()},
+        docs={id: _written(docs, found.get(id, {})) for id, docs in kept.items() if id in change.rows},
+    )
+
+
+def _merged(mine: Doc, other: Doc) -> Doc:
+    if mine is NO_DOC:
+        return other._replace(version=os.urandom(8))
+    items: dict[str, Any] = {**json.loads(other.body), **json.loads(mine.body)}
+    return Doc(os.urandom(8), json.dumps(items, separators=(",", ":")))
+
+
+def _written(docs: Mapping[str, Doc], before: Mapping[str, Doc]) -> dict[str, Doc]:
+    return {name: doc for name, doc in docs.items() if before.get(name) != doc}

@@ -1,0 +1,48 @@
+"""A store by its URL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ctxruntime.conversation.stores.base import Store
+
+__all__ = ["TIMEOUT", "open_store"]
+
+TIMEOUT: Final = 5.0
+"""Seconds within which a call to a dead, silent or busy store fails."""
+
+
+def open_store(url: str, *, timeout: float = TIMEOUT) -> Store:
+    """Return the store of a URL: `memory:`, `sqlite:PATH`, `redis://…` (`rediss://…`), `postgresql://…`.
+
+    Nothing is opened before the first call. Redis needs the extra `redis`, PostgreSQL the extra `postgres`.
+
+    Args:
+        url: where it is. A path is relative to the working directory of this call.
+        timeout: seconds within which a call fails if the store does not answer.
+
+    Raises:
+        ValueError: there is no store of this kind. The message shows the kind alone, and no password.
+    """
+    kind, separator, rest = url.partition(":")
+    if kind == "memory" and separator and not rest:
+        from ctxruntime.conversation.stores.memory import MemoryStore
+
+        return MemoryStore()
+    if kind == "sqlite" and rest:
+        from ctxruntime.conversation.stores.sqlite import SQLiteStore
+
+        return SQLiteStore(rest, timeout=timeout)
+    if kind in ("redis", "rediss") and rest.startswith("//"):
+        from ctxruntime.conversation.stores.redis import RedisStore
+
+        return RedisStore(url, timeout=timeout)
+    if kind in ("postgresql", "postgres") and rest.startswith("//"):
+        from ctxruntime.conversation.stores.postgres import PostgresStore
+
+        return PostgresStore(url, timeout=timeout)
+    raise ValueError(
+        f"no store has a URL of the kind {kind[:20]!r}: give 'memory:', 'sqlite:PATH', 'redis://HOST:PORT/DB' or "
+        f"'postgresql://USER@HOST/DATABASE'"
+    )

@@ -19,6 +19,7 @@ FLOORS = [
     {"conversation", "wire"},
     {"hops"},
     {"demo", "telemetry"},
+    {"running"},
     {"cli", "__main__"},
 ]
 FLOOR_OF = {name: number for number, floor in enumerate(FLOORS) for name in floor}

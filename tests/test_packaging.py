@@ -45,6 +45,23 @@ print(entry_point.load().__name__)
     assert answer.stdout == "ctxruntime_integrations.hermes\n"
 
 
+@pytest.mark.parametrize("missing", ["opentelemetry.instrumentation", "opentelemetry.sdk"])
+def test_instrumentor_entry_point_loads_without_what_it_serves(missing: str) -> None:
+    """What reads all entry points can load it with the base install alone."""
+    program = f"""
+import sys
+from importlib import metadata
+
+sys.modules[{missing!r}] = None  # importing it raises, as if it were not there
+(entry_point,) = metadata.entry_points(group="opentelemetry_instrumentor", name="ctxruntime")
+print(entry_point.load().__module__)
+"""
+
+    answer = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
+
+    assert answer.stdout == "ctxruntime.telemetry.instrumentor\n"
+
+
 def test_console_script_is_the_main_of_the_command_line() -> None:
     """The command `ctxruntime` calls `ctxruntime.cli.main`."""
     main = entry_point("console_scripts").load()

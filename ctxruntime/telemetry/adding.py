@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, Final, Literal
+from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
 from opentelemetry.trace import get_tracer_provider
 
-from ctxruntime.hops.patching import Patch, guard
 from ctxruntime.layers import amending
 from ctxruntime.telemetry.errors import NoProviderError
+from ctxruntime.telemetry.following import call_with_each
 from ctxruntime.telemetry.presets import Preset, preset_named
 from ctxruntime.telemetry.sdk import TracerProvider
+from ctxruntime.telemetry.sdk_spans import processors_of, take_out
 from ctxruntime.telemetry.spans import SessionSpanProcessor
 
-__all__ = ["add_to", "follow_providers"]
+__all__ = ["add_by_default", "add_to", "follow_providers", "take_defaults_out"]
 
 _added: Final[WeakKeyDictionary[TracerProvider, list[SessionSpanProcessor]]] = WeakKeyDictionary()
-_following: Final = guard("telemetry: a tracer provider is made")
+_defaults: Final[WeakKeyDictionary[TracerProvider, SessionSpanProcessor]] = WeakKeyDictionary()
+"""What was added without the program's knowing; it makes way for what the program itself adds."""
 
 
 def add_to(
@@ -45,11 +46,46 @@ def add_to(
         there = _added.setdefault(made, [])
         for processor in there:
             if (processor.preset, processor.pin, processor.group_by) == options:
+                _defaults.pop(made, None)
                 return processor
         processor = SessionSpanProcessor(*options)
+        _take_default_out(made)
         there.append(processor)
         TracerProvider.add_span_processor(made, processor)
     return processor
+
+
+def add_by_default(
+    provider: object, preset: Preset, pin: Literal["trace", "span"], group_by: Literal["session", "conversation"]
+) -> SessionSpanProcessor:
+    """Mirror keys on every span of a provider, unless the program does so itself; return the processor that does.
+
+    Nothing is added where a processor of ours is; if the program adds one later, that takes the place of this.
+
+    Raises:
+        NoProviderError: that is no provider of the SDK.
+    """
+    made = _sdk_provider(provider)
+    with amending():
+        for there in processors_of(made):
+            if isinstance(there, SessionSpanProcessor):
+                return there
+        _defaults[made] = processor = add_to(made, preset=preset, pin=pin, group_by=group_by)
+    return processor
+
+
+def take_defaults_out() -> None:
+    """Undo what `add_by_default` has done, where the program has not taken it over."""
+    with amending():
+        for made in tuple(_defaults):
+            _take_default_out(made)
+
+
+def _take_default_out(made: TracerProvider) -> None:
+    processor = _defaults.pop(made, None)
+    if processor is not None:
+        _added[made].remove(processor)
+        take_out(made, processor)
 
 
 def _sdk_provider(provider: object) -> TracerProvider:
@@ -76,13 +112,4 @@ def follow_providers(
     chosen = preset_named(preset)
     SessionSpanProcessor(chosen, pin, group_by).shutdown()  # a wrong option is the caller's error, not the host's
 
-    def make(original: Callable[..., None]) -> Callable[..., None]:
-        @wraps(original)
-        def init(self: TracerProvider, *args: Any, **kwargs: Any) -> None:
-            original(self, *args, **kwargs)
-            with _following:
-                add_to(self, preset=chosen, pin=pin, group_by=group_by)
-
-        return init
-
-    return Patch(TracerProvider, "__init__", make).apply().undo
+    return call_with_each(TracerProvider, lambda made: add_to(made, preset=chosen, pin=pin, group_by=group_by))

@@ -29,6 +29,18 @@ class UnknownPresetError(CtxRuntimeError, ValueError):
         return f"no preset is called {self.name!r}: choose one of {', '.join(self.known)}, or give a Preset"
 
 
+class UnknownOptionError(CtxRuntimeError, TypeError):
+    """Tell that an option was given to zero-code telemetry by a name that none has."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(name, known)
+        self.name = name
+        self.known = known
+
+    def __str__(self) -> str:
+        return f"ctxruntime has no option {self.name!r}: choose from {', '.join(self.known)}"
+
+
 class NoProviderError(CtxRuntimeError, RuntimeError):
     """Tell that there is no tracer provider of an SDK to add to."""
 

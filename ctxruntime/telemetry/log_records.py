@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 from typing import Any, Final, final
+from weakref import WeakKeyDictionary
 
 from opentelemetry._logs import get_logger_provider
 
 from ctxruntime.hops.patching import guard
 from ctxruntime.keys import KEYS
-from ctxruntime.layers import current
+from ctxruntime.layers import amending, current
 from ctxruntime.telemetry.errors import MissingExtraError, NoProviderError
 from ctxruntime.telemetry.fields import PLACEHOLDER
 from ctxruntime.telemetry.presets import Preset, preset_named
 from ctxruntime.telemetry.recorded import Recorded
-from ctxruntime.telemetry.sdk_logs import processors_of, put_first
+from ctxruntime.telemetry.sdk_logs import processors_of, put_first, take_out
 
 try:
     from opentelemetry.sdk._logs import LoggerProvider, LogRecordProcessor
@@ -23,7 +24,13 @@ except ModuleNotFoundError as _error:
         raise
     raise MissingExtraError("otel", "opentelemetry-sdk") from _error
 
-__all__ = ["NoLoggerProviderError", "SessionLogRecordProcessor", "add_logs_to"]
+__all__ = [
+    "NoLoggerProviderError",
+    "SessionLogRecordProcessor",
+    "add_logs_by_default",
+    "add_logs_to",
+    "take_log_defaults_out",
+]
 
 
 class NoLoggerProviderError(NoProviderError):
@@ -34,6 +41,8 @@ class NoLoggerProviderError(NoProviderError):
 
 
 _emitting: Final = guard("telemetry: a log record is emitted")
+_defaults: Final[WeakKeyDictionary[LoggerProvider, SessionLogRecordProcessor]] = WeakKeyDictionary()
+"""What was added without the program's knowing; it makes way for what the program itself adds."""
 _NO_VALUE: Final = ("", PLACEHOLDER)
 
 
@@ -104,13 +113,54 @@ def add_logs_to(provider: object = None, *, preset: str | Preset = "otel") -> Se
         UnknownPresetError: there is no such preset.
     """
     chosen = preset_named(preset)
-    given = get_logger_provider() if provider is None else provider
-    made = next((it for it in (given, getattr(given, "provider", None)) if isinstance(it, LoggerProvider)), None)
-    if made is None:
-        raise NoLoggerProviderError(type(given).__name__)
-    for there in processors_of(made):
-        if isinstance(there, SessionLogRecordProcessor) and there.preset == chosen:
-            return there
-    processor = SessionLogRecordProcessor(chosen)
-    put_first(made, processor)
+    made = _sdk_provider(get_logger_provider() if provider is None else provider)
+    with amending():
+        for there in _ours(made):
+            if there.preset == chosen:
+                if _defaults.get(made) is there:
+                    del _defaults[made]
+                return there
+        processor = SessionLogRecordProcessor(chosen)
+        _take_default_out(made)
+        put_first(made, processor)
     return processor
+
+
+def add_logs_by_default(provider: object, preset: Preset) -> SessionLogRecordProcessor:
+    """Mirror keys on every log record of a provider, unless the program does so itself; return what does.
+
+    Nothing is added where a processor of ours is; if the program adds one later, that takes the place of this.
+
+    Raises:
+        NoLoggerProviderError: that is no logger provider of the SDK.
+    """
+    made = _sdk_provider(provider)
+    with amending():
+        for there in _ours(made):
+            return there
+        _defaults[made] = processor = add_logs_to(made, preset=preset)
+    return processor
+
+
+def take_log_defaults_out() -> None:
+    """Undo what `add_logs_by_default` has done, where the program has not taken it over."""
+    with amending():
+        for made in tuple(_defaults):
+            _take_default_out(made)
+
+
+def _take_default_out(made: LoggerProvider) -> None:
+    processor = _defaults.pop(made, None)
+    if processor is not None:
+        take_out(made, processor)
+
+
+def _ours(made: LoggerProvider) -> list[SessionLogRecordProcessor]:
+    return [there for there in processors_of(made) if isinstance(there, SessionLogRecordProcessor)]
+
+
+def _sdk_provider(provider: object) -> LoggerProvider:
+    for candidate in (provider, getattr(provider, "provider", None)):
+        if isinstance(candidate, LoggerProvider):
+            return candidate
+    raise NoLoggerProviderError(type(provider).__name__)

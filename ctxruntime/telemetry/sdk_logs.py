@@ -21,7 +21,7 @@ from opentelemetry.trace import get_current_span
 if TYPE_CHECKING:
     from ctxruntime.telemetry.values import Attribute
 
-__all__ = ["emit_event", "processors_of", "put_first"]
+__all__ = ["emit_event", "processors_of", "put_first", "take_out"]
 
 
 def emit_event(logger: api.Logger, name: str, attributes: Mapping[str, Attribute]) -> None:
@@ -57,6 +57,24 @@ def put_first(provider: Any, processor: Any) -> None:
     if group is not None and lock is not None and processor in processors_of(provider):
         with lock:
             group._log_record_processors = (processor, *(it for it in processors_of(provider) if it is not processor))
+
+
+def take_out(provider: Any, processor: Any) -> None:
+    """Take a processor out of a logger provider of the SDK.
+
+    Should it have changed inside, the processor stays there and does nothing.
+    """
+    group = getattr(provider, "_multi_log_record_processor", None)
+    lock = getattr(group, "_lock", None)
+    if group is not None and lock is not None and processor in processors_of(provider):
+        with lock:
+            group._log_record_processors = tuple(it for it in processors_of(provider) if it is not processor)
+    else:
+        processor.on_emit = processor.emit = _do_nothing
+
+
+def _do_nothing(log_record: object) -> None:
+    """Stand in for `on_emit`."""
 
 
 def processors_of(provider: Any) -> tuple[Any, ...]:

@@ -101,16 +101,20 @@ class Bridge:
         refs = refs_of(gateway_session_key, session_id)
         if not refs or (parent_session_id is not None and session_id is None):
             raise TypeError("resolve() takes a gateway_session_key, a session_id, or both; a parent is a session_id's")
-        if parent_session_id is None:
-            look = self.store.look(self.namespace, refs)
-            settled = self._settled(look, refs)
-            if settled is not None:
-                return settled
-        else:
-            refs += refs_of(None, parent_session_id)
-            look = None
-        step = partial(steps.resolve, key=gateway_session_key, session=session_id, parent=parent_session_id)
-        return self._done(refs, step, look)
+        if parent_session_id is not None and session_id is not None:
+            (parent,) = refs_of(None, parent_session_id)
+            return self.resolve_child(session_id, parent, gateway_session_key)
+        look = self.store.look(self.namespace, refs)
+        settled = self._settled(look, refs)
+        if settled is not None:
+            return settled
+        return self._done(refs, partial(steps.resolve, key=gateway_session_key, session=session_id), look)
+
+    def resolve_child(self, session_id: str, parent: Ref, gateway_session_key: str | None = None) -> Conversation:
+        """Find or make the conversation of a sub-agent that was started in the conversation of `parent`."""
+        refs = [*refs_of(gateway_session_key, session_id), parent]
+        step = partial(steps.resolve_child, session=session_id, parent=parent, key=gateway_session_key)
+        return self._done(refs, step)
 
     def find(self, *, gateway_session_key: str | None = None, session_id: str | None = None) -> Conversation | None:
         """Return the conversation that `resolve` would find, or None; nothing is changed, and nothing prolonged.
@@ -186,6 +190,13 @@ class Bridge:
         if len(refs) + len(ids) != 1:
             raise TypeError("forget() takes a conversation, a session_id or a gateway_session_key: one of them")
         return self._do(refs, steps.forget, ids=ids) is not None
+
+    def prolong(self, conversation_id: str) -> None:
+        """Have a conversation, if it is not gone, live for its time from now on."""
+        now, _, rows = look = self.store.look(self.namespace, (), (conversation_id,))
+        row = rows.get(conversation_id)
+        if row is not None and row.expires < self._terms.least_expiry(now):
+            self._do((), steps.keep, ids=[conversation_id], look=look)
 
     def conversations(self) -> Iterator[Conversation]:
         """Yield the conversations that there are; what changes meanwhile may or may not be among them."""
@@ -288,6 +299,10 @@ class Bridge:
                 look = self.store.look(self.namespace, refs, ids)
             board = Board(look, refs, self._parsed, self._terms)
             result = step(board)
+            unseen = [id for id in board.missing if id not in ids]
+            if unseen:
+                look, ids = None, (*ids, *unseen)
+                continue
             change = board.change()
             if change is None:
                 return result

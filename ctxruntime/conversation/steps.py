@@ -94,7 +94,7 @@ class Draft:
 class Board:
     """What one look has found, and what the step makes of it."""
 
-    __slots__ = ("absorbed", "asked", "drafts", "found", "gone", "now", "pointing", "rows", "terms")
+    __slots__ = ("absorbed", "asked", "drafts", "found", "gone", "missing", "now", "pointing", "rows", "terms")
 
     def __init__(
         self, look: Look, asked: Sequence[Ref], known: Callable[[str, Row], Conversation], terms: Terms
@@ -107,6 +107,8 @@ class Board:
         self.gone: list[Draft] = []
         self.absorbed: list[tuple[Draft, Draft]] = []
         """Which took over what is kept for which, in order."""
+        self.missing: list[str] = []
+        """Conversations that the step has to see too: it is taken again, from a look at these as well."""
 
     def at(self, ref: Ref) -> Draft | None:
         """Return the conversation that lists a key or a session id; None if there is none."""
@@ -151,6 +153,19 @@ class Board:
         del self.drafts[draft.id]
         self.gone.append(draft)
 
+    def is_within(self, draft: Draft, other: Draft) -> bool:
+        """Tell whether a conversation is this other one, or has it for an ancestor that lives."""
+        above, seen = draft, {draft.id}
+        while above is not other:
+            if above.parent is None or above.parent in seen:
+                return False
+            if above.parent not in self.drafts:
+                self.missing.append(above.parent)
+                return False
+            above = self.drafts[above.parent]
+            seen.add(above.id)
+        return True
+
     def change(self) -> Change | None:
         """Return what has to be written, without any document; None if all is as it was."""
         rows: dict[str, Row] = {}
@@ -182,17 +197,29 @@ class Board:
 # The rules
 
 
-def resolve(board: Board, key: str | None, session: str | None, parent: str | None = None) -> Draft:
-    """Find or make: a look-up where one is given, a bind where both are, a sub-agent where there is a parent."""
+def resolve(board: Board, key: str | None, session: str | None) -> Draft:
+    """Find or make: a look-up where one is given, a bind where both are."""
     if session is None:
         found = _sought(board, (KEY, key or ""))
-    elif parent is not None:
-        found = _sub_agent(board, key, session, parent)
     elif key is None:
         found = _sought(board, (SESSION, session))
     else:
         found = _bound(board, key, session)
     found.used = True
+    return found
+
+
+def resolve_child(board: Board, session: str, parent: Ref, key: str | None) -> Draft:
+    """Find or make the conversation of a sub-agent, and of its parent: keys never move."""
+    elder = _sought(board, parent)
+    found = _sought(board, (SESSION, session))
+    elder.used = found.used = True
+    # The first parent stays, and no ancestor is one's child: of what is made here nothing is a descendant yet.
+    if found.parent is None and elder is not found and (found.was is None or not board.is_within(elder, found)):
+        found.parent = elder.id
+    if found.parent == elder.id:
+        found.root = elder.root
+        found.inherited = found.inherited or elder.gateway_key or key
     return found
 
 
@@ -210,18 +237,6 @@ def _bound(board: Board, key: str, session: str) -> Draft:
         board.absorb(found, before)  # two halves of one, which were seen apart
     board.give(found, (SESSION, session))
     board.give(found, (KEY, key))
-    return found
-
-
-def _sub_agent(board: Board, key: str | None, session: str, parent: str) -> Draft:
-    elder = _sought(board, (SESSION, parent))
-    elder.used = True
-    found = _sought(board, (SESSION, session))
-    if found.parent is None and elder.root != found.id:  # the first parent stays, and no ancestor is one's child
-        found.parent = elder.id
-    if found.parent == elder.id:
-        found.root = elder.root
-        found.inherited = found.inherited or elder.gateway_key or key
     return found
 
 
@@ -269,3 +284,9 @@ def forget(board: Board) -> Draft | None:
     if found is not None:
         board.drop(found)
     return found
+
+
+def keep(board: Board) -> None:
+    """Prolong the conversations that were looked at."""
+    for draft in board.drafts.values():
+        draft.used = True

@@ -36,3 +36,20 @@ def test_a_rotation_told_late_takes_over_what_was_begun(bridge: Bridge) -> None:
     assert told == before
     assert bridge.find(session_id="s2") == bridge.find(gateway_session_key="chat") == before
     assert bridge.get(begun.id) is None
+
+
+def test_a_conversation_is_no_ancestor_of_its_own(bridge: Bridge) -> None:
+    """A parent learnt late is not taken if it is a descendant, however many generations down."""
+    eldest = bridge.resolve(session_id="c")
+    bridge.resolve(session_id="d", parent_session_id="c")
+    bridge.resolve(session_id="c", parent_session_id="b")
+    bridge.resolve(session_id="b", parent_session_id="d")
+
+    ancestors = [bridge.resolve(session_id="d")]
+    while ancestors[-1].parent is not None:
+        above = bridge.get(ancestors[-1].parent)
+        assert above is not None
+        assert above not in ancestors
+        ancestors.append(above)
+
+    assert ancestors[1:] == [eldest, bridge.resolve(session_id="b")]

@@ -57,10 +57,10 @@ class _Watcher:
 
     def entered(self, layer: Layer) -> None:
         """Take the current span, and those above it, into the turn if they are in none."""
-        with _entering:
-            if root_of(layer) is not layer:
-                return
+        try:
             mark: _Outside | None = getattr(get_current_span(), _OUTSIDE, None)
+            if mark is None or root_of(layer) is not layer:
+                return
             while mark is not None:
                 span = mark.span()
                 if span is None or hasattr(span, LAYER):
@@ -72,6 +72,8 @@ class _Watcher:
                             processor.take(span, layer, view)
                 above = None if mark.parent is None else mark.parent()
                 mark = getattr(above, _OUTSIDE, None)
+        except Exception as error:  # noqa: BLE001  # the guard's, without the cost of its `with`
+            _entering.caught(error)
 
     def amended(self, layer: Layer, keys: Sequence[Key[Any]]) -> None:
         """Have the turn's open spans told."""

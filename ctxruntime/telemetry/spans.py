@@ -79,8 +79,8 @@ class SessionSpanProcessor(SpanProcessor):
         self.pin: Final = pin
         self.group_by: Final = group_by
         self._pins: Final = pin == "trace"
-        self._build: Build | None = None
-        self._built_for = 0
+        self._build: Any = None  # a Build, from the first span on
+        self._built_for = -1
         self._session_names: Final = frozenset(self.preset.names.get("session_id", ()))
         started_watching(self)
 
@@ -95,6 +95,8 @@ class SessionSpanProcessor(SpanProcessor):
                 layer = _meant(parent_context)
             if layer is not NOTHING:
                 view = layer.mirrored
+                if view is None and layer.turn is layer:
+                    view = self._prepare(layer, span)
                 if view is None or view.by is not self:
                     view = find_view(layer, self) or view_of(layer, self)
                 if view is not None:
@@ -154,18 +156,41 @@ class SessionSpanProcessor(SpanProcessor):
             if of is not None:
                 self.show(span, layer, of, view)
 
+    def _prepare(self, turn: Layer, span: Any) -> View | None:
+        """Make at once, for the first span of a turn, what `show` would make bit by bit: most turns have few spans."""
+        with amending():
+            if turn.mirrored is not None:
+                return None
+            build = self._build if self._built_for == len(KEYS) else self._compile()
+            session, previous = turn.session_id, turn.previous_session_id
+            pin: Pin | None = None
+            view = RootView(self)
+            if self._pins:
+                if session:  # not UNSET, and no empty text
+                    pin = view.latest = view.pins[span.context.trace_id] = (session, previous)
+                else:
+                    session = previous = UNSET
+            view.built = (pin, build(turn, session, previous, UNSET))
+            turn.mirrored = view
+            return view
+
+    def _compile(self) -> Build:
+        """Return what builds the attributes of the keys that are defined now."""
+        count = len(KEYS)
+        self._build = build = compile_build(self.preset)
+        self._built_for = count
+        return build
+
     def _built(self, layer: Layer, view: View, pin: Pin | None) -> tuple[Pin | None, dict[str, Attribute]]:
         with amending():  # an amend between the reading and the keeping would be forgotten
-            if self._build is None or self._built_for != len(KEYS):
-                self._built_for = len(KEYS)
-                self._build = compile_build(self.preset)
+            build = self._build if self._built_for == len(KEYS) else self._compile()
             session, previous = layer.session_id, layer.previous_session_id
             own: object = UNSET
             if self._pins:
                 turns = session if view.root is None else getattr(root_of(layer), "session_id", UNSET)
                 own = session if session not in (turns, pin and pin[0]) else UNSET
                 session, previous = pin or (UNSET, UNSET)
-            built = view.built = (pin, self._build(layer, session, previous, own))
+            built = view.built = (pin, build(layer, session, previous, own))
             return built
 
     def _absent(self, attributes: Mapping[str, Attribute], given: Mapping[str, object]) -> Mapping[str, Attribute]:

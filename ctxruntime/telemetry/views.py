@@ -35,7 +35,7 @@ class View:
     """The attributes of a trace with this pin; None until they are built, and after an amend."""
 
     def __init__(self, by: object, root: RootView | None) -> None:
-        self.by: Final = by
+        self.by: object = by
         self.root = root
         self.built = None
         self.next: View | None = None
@@ -60,7 +60,8 @@ class RootView(View):
     """The pin of a trace that starts now; None until it is asked for, and after an amend."""
 
     def __init__(self, by: object) -> None:
-        super().__init__(by, None)
+        self.by = by  # as in the base class, whose call would cost a hundredth of a turn
+        self.root = self.built = self.next = None
         self.spans: Final[list[ref[Span]]] = []
         """The spans that were taken in and are not over, and some that are. A span holds its layer, nothing a span."""
         self.room: int = FEWEST_SPANS

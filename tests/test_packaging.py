@@ -45,6 +45,14 @@ print(entry_point.load().__name__)
     assert answer.stdout == "ctxruntime_integrations.hermes\n"
 
 
+def test_the_extra_that_old_loaders_look_for_is_there_and_empty() -> None:
+    """Without `instruments`, opentelemetry-instrument loads no instrumentor at all in its versions on pkg_resources."""
+    declared = metadata.metadata("ctxruntime")
+
+    assert "instruments" in (declared.get_all("Provides-Extra") or [])
+    assert not [line for line in declared.get_all("Requires-Dist") or [] if "instruments" in line]
+
+
 @pytest.mark.parametrize("missing", ["opentelemetry.instrumentation", "opentelemetry.sdk"])
 def test_instrumentor_entry_point_loads_without_what_it_serves(missing: str) -> None:
     """What reads all entry points can load it with the base install alone."""

@@ -308,7 +308,7 @@ def test_what_was_bound_is_shown_on_demand(tmp_path: Path) -> None:
     assert process.stderr.count("\n") == 1
     assert process.stderr.startswith(
         "ctxruntime: spans: no provider of the SDK is set yet, those made later are followed; log records: no provider "
-        "of the SDK is set yet, those made later are followed; hops: threading, "
+        "of the SDK is set yet, those made later are followed; hops: threading"
     )
 
 

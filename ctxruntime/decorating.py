@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, final
 
 from ctxruntime.errors import InvalidValueError
 from ctxruntime.generators import CO_COROUTINE, Held, answering_like, held_body, kind_of
-from ctxruntime.layers import Layer
+from ctxruntime.layers import SUBSCRIBERS, Layer
+from ctxruntime.subscriptions import entered_async
 
 if TYPE_CHECKING:  # inspect is too dear to import before it is needed
     from inspect import Signature
@@ -155,7 +156,8 @@ def _function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Call
 def _coroutine_function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Callable[..., Any]:
     async def scoped(*args: Any, **kwargs: Any) -> Any:
         layer = door.make(new_call(args, kwargs))
-        door.entered(layer)
+        if SUBSCRIBERS:
+            await entered_async(lambda: door.entered(layer), lambda: door.leave(layer))
         held = Held(layer, door.left)
         return await held_body(held.call(fn, args, kwargs), held)
 

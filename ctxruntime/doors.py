@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Any, Final, TypeAlias, TypeGuard
 
     from ctxruntime.decorating import Call
+    from ctxruntime.layers import Bits
 
     F = TypeVar("F", bound=Callable[..., Any])
     Given: TypeAlias = list[tuple[Key[Any], object]]
@@ -168,6 +169,21 @@ class Door(Scope[R_co], Generic[R_co, L]):
 
 
 @final
+class TakingTurn(Turn):
+    """A turn with keys of the one that starts it: work with an identity of its own, for that turn's chat and user."""
+
+    __slots__ = ("taken",)
+
+    def __init__(self, take: Iterable[Key[Any]]) -> None:
+        super().__init__()
+        self.taken: Bits = 0
+        before = current_layer()
+        for key in take:
+            key.put(self, key.of(before))
+            self.taken |= key.bit
+
+
+@final
 class SessionDoor(Door[Turn, Turn]):
     """Makes a turn for each entry."""
 
@@ -179,15 +195,13 @@ class SessionDoor(Door[Turn, Turn]):
 
     def make(self, call: Call | None = None) -> Turn:
         """Make a turn with what was given, and what is taken over."""
-        turn = Turn()
-        if self.take:
-            before = current_layer()
-            for key in self.take:
-                key.put(turn, key.of(before))
+        turn = TakingTurn(self.take) if self.take else Turn()
         for key, value in self.given:
             known = answer(key, value, call)
             if known is not UNSET or key not in self.take:
                 key.put(turn, known)
+                if turn.taken:
+                    turn.taken &= ~key.bit
         return turn
 
     def result(self, layer: Turn) -> Turn:

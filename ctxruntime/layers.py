@@ -102,6 +102,8 @@ class Layer:
     parent: Layer | None = None
     turn: Any = None  # scope.Turn, which is defined above this floor
     binds: Bits = 0
+    taken: Bits = 0
+    """The keys that a turn took over from the one that started it, and was not given."""
 
     def __init__(self) -> None:
         self.session_id = self.gateway_session_key = self.previous_session_id = UNSET

@@ -100,7 +100,11 @@ class Scope(Generic[R_co]):
         self.close()
 
     async def __aenter__(self) -> R_co:
-        return self.__enter__()
+        if not SUBSCRIBERS:
+            return self.__enter__()
+        from ctxruntime.subscriptions import entered_async
+
+        return await entered_async(self.__enter__, lambda: self.__exit__(None, None, None))
 
     async def __aexit__(self, kind: object, error: object, trace: object, /) -> None:
         self.__exit__(kind, error, trace)
@@ -152,7 +156,6 @@ class Once(Layer, Scope[R_co]):
         return self.again()(fn)
 
 
-@final
 class Turn(Once["Turn"]):
     """One event let in at one entry point, and all work done for it.
 

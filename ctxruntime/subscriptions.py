@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
 from ctxruntime.layers import SUBSCRIBERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
+    from collections.abc import Awaitable, Callable, Sequence
+    from typing import Any, TypeAlias, TypeVar
 
     from ctxruntime.keys import Key
     from ctxruntime.layers import Layer
 
-__all__ = ["Subscriber", "subscribe"]
+    R = TypeVar("R")
+    Work: TypeAlias = Callable[[], Awaitable[object]]
+
+__all__ = ["Subscriber", "defer", "entered_async", "subscribe"]
 
 
 class Subscriber(Protocol):
     """What is told of every entering and every amend, in the flow that does it.
 
     Both are called inside a host's `with session(...)` or `amend(...)`: they must be quick, and an exception of
-    theirs reaches the host. A subscriber therefore guards itself (`hops.patching.guard`).
+    theirs reaches the host. A subscriber therefore guards itself (`guarding.guard`), and what would block it may
+    `defer`.
     """
 
     def entered(self, layer: Layer) -> None:
@@ -53,3 +58,32 @@ def subscribe(subscriber: Subscriber) -> Callable[[], None]:
             SUBSCRIBERS.remove(subscriber)
 
     return unsubscribe
+
+
+_waiting: ContextVar[list[Work] | None] = ContextVar("ctxruntime_waiting", default=None)
+
+
+def defer(work: Work) -> bool:
+    """Have the door that is being entered await some work before it lets in; False if this door cannot wait."""
+    waiting = _waiting.get()
+    if waiting is None:
+        return False
+    waiting.append(work)
+    return True
+
+
+async def entered_async(enter: Callable[[], R], leave: Callable[[], object]) -> R:
+    """Call what enters a scope, and await what its subscribers deferred; leave it again if that is cancelled."""
+    waiting: list[Work] = []
+    token = _waiting.set(waiting)
+    try:
+        entered = enter()
+    finally:
+        _waiting.reset(token)
+    try:
+        for work in waiting:
+            await work()
+    except BaseException:
+        leave()
+        raise
+    return entered

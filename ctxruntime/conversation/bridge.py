@@ -331,7 +331,9 @@ class Bridge:
             elif draft.was is not None:
                 tell_ended(draft.was)
         overdue = self._lifetimes.overdue(board.now)
-        living = self.store.look(self.namespace, (), list(overdue))[2] if overdue else {}
+        if not overdue:
+            return
+        _, _, living = self.store.look(self.namespace, (), list(overdue))
         for id, conversation in overdue.items():
             if id in living:
                 self._parsed(id, living[id])

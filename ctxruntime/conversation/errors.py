@@ -9,6 +9,7 @@ from ctxruntime.errors import CtxRuntimeError, NoTurnError
 
 __all__ = [
     "ConversationGoneError",
+    "MissingClientError",
     "NoConversationError",
     "StateTooLargeError",
     "StoreBusyError",
@@ -19,6 +20,18 @@ __all__ = [
     "StoreUnavailableError",
     "StoreVersionError",
 ]
+
+
+class MissingClientError(CtxRuntimeError, ImportError):
+    """Tell that a store was asked for whose client library an extra of ctxruntime brings, and it is not installed."""
+
+    def __init__(self, extra: str, needs: str) -> None:
+        super().__init__(extra, needs)
+        self.extra = extra
+        self.needs = needs
+
+    def __str__(self) -> str:
+        return f"this store needs {self.needs}, which is not installed: pip install 'ctxruntime[{self.extra}]'"
 
 
 class StoreError(CtxRuntimeError):

@@ -11,7 +11,7 @@ Versions are random, never counted: a counter would start again after a delete, 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 __all__ = ["FOREVER", "KEY", "NO_DOC", "SESSION", "Change", "Doc", "Look", "Ref", "Row", "Store"]
 
@@ -82,10 +82,8 @@ class Store(Protocol):
         StoreError: whatever goes wrong, within the store's timeout. A call that raised may have been done.
     """
 
-    @property
-    def blocks(self) -> bool:
-        """Whether a call may take as long as a file or a network: such are not made on an event loop."""
-        ...
+    blocks: ClassVar[bool]
+    """Whether a call may take as long as a file or a network: such are not made on an event loop."""
 
     def look(self, namespace: str, refs: Sequence[Ref], ids: Sequence[str] = ()) -> Look:
         """Return, as of one moment, where these refs point and the rows of those and these conversations."""

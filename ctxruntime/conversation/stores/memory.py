@@ -8,7 +8,7 @@ from _thread import RLock
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Final, final
+from typing import ClassVar, Final, final
 from weakref import WeakSet
 
 from ctxruntime.conversation.stores.base import NO_DOC, Change, Doc, Look, Ref, Row
@@ -113,7 +113,7 @@ class MemoryStore:
         clock: returns seconds since the epoch.
     """
 
-    blocks: Final = False
+    blocks: ClassVar[bool] = False
 
     def __init__(self, max_conversations: int = 10_000, *, clock: Callable[[], float] = time.time) -> None:
         if max_conversations < 1:
@@ -121,7 +121,8 @@ class MemoryStore:
         self._max: Final = max_conversations
         self._clock: Final = clock
         self._spaces: Final[dict[str, _Space]] = {}
-        self._lock = RLock()
+        self._lock: RLock
+        self.renew_lock()
         _STORES.add(self)
 
     def look(self, namespace: str, refs: Sequence[Ref], ids: Sequence[str] = ()) -> Look:
@@ -195,6 +196,10 @@ class MemoryStore:
             found = [(id, kept.row) for id, kept in space.kept.items() if kept.row.expires > now]
         return iter(found)
 
+    def renew_lock(self) -> None:
+        """Make the lock anew in a forked child: a thread of the parent may have held it."""
+        self._lock = RLock()
+
     def close(self) -> None:
         """Do nothing: there is nothing to let go of, and what is kept stays."""
 
@@ -204,7 +209,7 @@ _STORES: Final[WeakSet[MemoryStore]] = WeakSet()
 
 def _renew_in_child() -> None:
     for store in _STORES:
-        store._lock = RLock()  # a thread of the parent may have held it
+        store.renew_lock()
 
 
 if hasattr(os, "register_at_fork"):

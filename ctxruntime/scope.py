@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from time import time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast, final, overload
+from typing import TYPE_CHECKING, cast, overload
 
 from ctxruntime.keys import (
     FRONTEND,

@@ -1,10 +1,19 @@
-"""Stores of every kind, each empty, and bridges over them."""
+"""Stores of every kind, each empty, bridges over them, and the servers that some of them need."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -65,3 +74,171 @@ def memory() -> Callable[[], tuple[MemoryStore, list[float]]]:
         return MemoryStore(clock=lambda: clock[0]), clock
 
     return make
+
+
+# The servers: real ones, of Debian's packages redis-server and postgresql, on loopback. Where one cannot be started,
+# the tests that need it fail with what it said.
+
+PASSWORD = "s3cr@t/%"
+PATIENCE = 30.0
+"""Seconds for a server to be ready."""
+
+
+class Server:
+    """A server in a directory of its own, which a test may kill and start again on the same port."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        raise NotImplementedError
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def ask(self) -> None:
+        """Raise what the client raises, if the server does not answer."""
+        raise NotImplementedError
+
+    def launch(self, command: list[str]) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def start(self) -> None:
+        try:
+            self.process = self.launch(self.command())
+        except OSError as error:
+            pytest.fail(f"a server cannot be started: {error}")
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self.ask()
+            except Exception as error:  # noqa: BLE001 - each client has its own
+                if self.process.poll() is not None and time.monotonic() < deadline:
+                    time.sleep(0.1)  # what a killed one left behind may take a moment to go
+                    self.process = self.launch(self.command())
+                if time.monotonic() > deadline:
+                    self.stop()
+                    pytest.fail(f"a server does not answer: {error!r}\n{self.log.read_text(errors='replace')[-4000:]}")
+                time.sleep(0.02)
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self.stop(signal.SIGKILL)
+
+    def stop(self, number: int = signal.SIGINT) -> None:
+        if self.process is not None:
+            if self.process.poll() is None:
+                self.process.send_signal(number)
+            self.process.wait(PATIENCE)
+            self.process = None
+
+
+class RedisServer(Server):
+    @property
+    def url(self) -> str:
+        return f"redis://:{quote(PASSWORD, safe='')}@127.0.0.1:{self.port}/3"
+
+    def command(self) -> list[str]:
+        options = {"bind": "127.0.0.1", "port": str(self.port), "dir": str(self.folder), "requirepass": PASSWORD}
+        options |= {"appendonly": "yes", "save": ""}
+        return ["redis-server", *itertools.chain(*((f"--{name}", value) for name, value in options.items()))]
+
+    def ask(self) -> None:
+        from redis import Redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        with Redis.from_url(self.url, retry=Retry(NoBackoff(), 0)) as client:
+            client.ping()
+
+
+class PostgresServer(Server):
+    """Run by Debian's user `postgres` where the tests are run by root, whom it refuses."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.user = "postgres" if os.getuid() == 0 else None
+        found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+        self.programs = found[-1] if found else Path()
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://tester:{quote(PASSWORD, safe='')}@127.0.0.1:{self.port}/postgres"
+
+    def command(self) -> list[str]:
+        program = f"{self.programs}/postgres"
+        return [program, "-D", "data", "-h", "127.0.0.1", "-p", str(self.port), "-k", str(self.folder)]
+
+    def launch(self, command: list[str]) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, user=self.user
+            )
+
+    def start(self) -> None:
+        if not (self.folder / "data").exists():
+            secret = self.folder / "password"
+            secret.write_text(PASSWORD)
+            if self.user is not None:
+                shutil.chown(self.folder, self.user)
+                shutil.chown(secret, self.user)
+            options = ["-A", "scram-sha-256", "-U", "tester", "--pwfile", "password", "-E", "UTF8", "--no-sync"]
+            try:
+                made = self.launch([f"{self.programs}/initdb", "-D", "data", *options]).wait(2 * PATIENCE)
+            except OSError as error:
+                pytest.fail(f"no PostgreSQL to start: {error}")
+            if made != 0:
+                pytest.fail(f"initdb failed:\n{self.log.read_text(errors='replace')}")
+        super().start()
+
+    def ask(self) -> None:
+        import psycopg
+
+        psycopg.connect(self.url, connect_timeout=5).close()
+
+
+@contextlib.contextmanager
+def running(kind: type[Server]) -> Iterator[Server]:
+    """Run a server in a directory that its user can enter, as the tests' own need not be."""
+    with tempfile.TemporaryDirectory(prefix="ctx-", ignore_cleanup_errors=True) as folder:
+        server = kind(Path(folder))
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """Return the URL of a Redis that runs for the whole session."""
+    with running(RedisServer) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """Return the URL of a PostgreSQL that runs for the whole session."""
+    with running(PostgresServer) as server:
+        yield server.url
+
+
+@pytest.fixture
+def own_redis() -> Iterator[Server]:
+    """Return a Redis that the test may kill and start again."""
+    with running(RedisServer) as server:
+        yield server
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Server]:
+    """Return a PostgreSQL that the test may kill and start again."""
+    with running(PostgresServer) as server:
+        yield server

@@ -25,13 +25,38 @@ SWEPT: Final = 4
 PAGE: Final = 100
 """How many rows are read at a time; also how many refs one statement asks for, of which SQLite allows 500."""
 
-_ALIVE: Final = "SELECT version FROM convs WHERE ns = ? AND id = ? AND expires > ?"
-_FOUND: Final = tuple[str, Row]
-
-
 Known: TypeAlias = tuple[str, Row]
 _NOWHERE: Final[Known] = ("", Row(b"", float("-inf"), ""))
 """What a ref points to that points nowhere: what has expired, always."""
+
+_BY_REF: Final = """
+    SELECT {place}, refs.conv, convs.version, convs.expires, convs.record
+    FROM refs JOIN convs ON convs.ns = refs.ns AND convs.id = refs.conv
+    WHERE refs.ns = ? AND refs.kind = ? AND refs.name = ?
+"""
+_BY_ID: Final = "SELECT {place}, id, version, expires, record FROM convs WHERE ns = ? AND id = ?"
+_POINTS_TO: Final = """
+    SELECT refs.conv FROM refs JOIN convs ON convs.ns = refs.ns AND convs.id = refs.conv
+    WHERE refs.ns = ? AND refs.kind = ? AND refs.name = ? AND convs.expires > ?
+"""
+_VERSION: Final = "SELECT version FROM convs WHERE ns = ? AND id = ? AND expires > ?"
+_DOC: Final = """
+    SELECT docs.version, docs.body
+    FROM convs LEFT JOIN docs ON docs.ns = convs.ns AND docs.conv = convs.id AND docs.name = ?
+    WHERE convs.ns = ? AND convs.id = ? AND convs.expires > ?
+"""
+_DOCS: Final = """
+    SELECT docs.name, docs.version, docs.body
+    FROM convs JOIN docs ON docs.ns = convs.ns AND docs.conv = convs.id
+    WHERE convs.ns = ? AND convs.id = ? AND convs.expires > ?
+"""
+_ROWS: Final = """
+    SELECT id, version, expires, record FROM convs WHERE ns = ? AND id > ? AND expires > ? ORDER BY id LIMIT ?
+"""
+_EXPIRED: Final = "SELECT ns, id FROM convs WHERE expires <= ? ORDER BY expires LIMIT ?"
+_PUT_ROW: Final = "INSERT OR REPLACE INTO convs (ns, id, version, expires, record) VALUES (?, ?, ?, ?, ?)"
+_PUT_REF: Final = "INSERT OR REPLACE INTO refs (ns, kind, name, conv) VALUES (?, ?, ?, ?)"
+_PUT_DOC: Final = "INSERT OR REPLACE INTO docs (ns, conv, name, version, body) VALUES (?, ?, ?, ?, ?)"
 
 
 @final
@@ -49,6 +74,15 @@ class _Cache:
         self.spaces: dict[str, dict[Ref, Known]] = {}
         self.size = 0
 
+    def keep(self, namespace: str, refs: Sequence[Ref], entries: Sequence[Known]) -> None:
+        """Remember what was read of this version, or a later one."""
+        if self.size > KNOWN:
+            self.renew(self.version)
+        space = self.spaces.setdefault(namespace, {})
+        before = len(space)
+        space.update(zip(refs, entries, strict=False))
+        self.size += len(space) - before
+
     def opened(self, connection: sqlite3.Connection) -> None:
         """Forget it all, as each connection counts versions in its own way, and let this one only read."""
         connection.execute("PRAGMA query_only = 1")
@@ -59,10 +93,10 @@ class _Cache:
 class SQLiteStore:
     """Keep conversations in a SQLite file: the store of one machine that survives restarts and `kill -9`.
 
-    Any number of processes and threads may use one file, on a local disk. It is in WAL, so that there are a `-wal` and
-    a `-shm` file beside it, which belong to it; where the file system cannot do that, it has a rollback journal. Nothing
-    is opened before the first call, which makes the file if there is none, in a folder that there is. A file that is not
-    ours, or damaged, or of a newer ctxruntime, is not written to. One that may only be read can be read.
+    Any number of processes and threads may use one file, on a local disk. It is in WAL, so that there are a `-wal`
+    and a `-shm` file beside it, which belong to it; where the file system cannot do that, it has a rollback journal.
+    Nothing is opened before the first call, which makes the file if there is none, in a folder that there is. A file
+    that is not ours, or damaged, or of a newer ctxruntime, is not written to. One that may only be read can be read.
 
     To move or delete the file, end who uses it first. A store notices upon its next write, or when it is opened
     again, that another file is in its place, or none, and goes on with that.
@@ -71,8 +105,8 @@ class SQLiteStore:
 
     Args:
         path: the file; relative to the working directory of this call.
-        timeout: seconds for which a call waits for others that have the file locked. (With a rollback journal twice that,
-            at worst.)
+        timeout: seconds for which a call waits for others that have the file locked; with a rollback journal twice
+            that, at worst.
         synchronous: "NORMAL": what was written survives the end of any process, and of the system but for the last
             moments. "FULL": these too, for many times the cost of a write.
         clock: returns seconds since the epoch.
@@ -107,8 +141,8 @@ class SQLiteStore:
         self._cache: Final = _Cache()
         file = StoreFile(self.path, timeout, synchronous)
         self._reader: Final = Line(file, self._cache.opened, watches=False)
-        self._writer: Final = Line(file, id, watches=True)
-        finalize(self, _close, self._reader, self._writer)
+        self._writer: Final = Line(file, watches=True)
+        finalize(self, _close, self._writer, self._reader)
 
     def __repr__(self) -> str:
         return f"<SQLiteStore {self.path!r}>"
@@ -122,18 +156,147 @@ class SQLiteStore:
             version = cursor.execute("PRAGMA data_version").fetchone()
             if version != cache.version:
                 cache.renew(version)
-            known = cache.spaces.get(namespace)
-            if known is None or ids:
-                known = self._seen(cursor, namespace, refs, ids, rows)
+            known = cache.spaces.get(namespace, _NOTHING)
+            entries: Sequence[Known | None] = [known.get(ref) for ref in refs]
+            if ids or None in entries:
+                entries = self._read(cursor, namespace, refs, ids)  # all of them: a look is as of one moment
             now = self._clock()
-            for ref in refs:
-                entry = known.get(ref)
-                if entry is None:  # all of them anew: a look is as of one moment
-                    known = self._seen(cursor, namespace, refs, ids, rows)
-                    break
-        for ref in refs:
-            id, row = known[ref]
-            if row[1] > now:
-                found[ref] = id
-                rows[id] = row
+        for ref, entry in zip(refs, entries, strict=False):
+            if entry is not None and entry[1][1] > now:
+                found[ref] = entry[0]
+                rows[entry[0]] = entry[1]
+        for entry in entries[len(refs) :]:
+            if entry is not None and entry[1][1] > now:
+                rows[entry[0]] = entry[1]
         return now, found, rows
+
+    def _read(self, cursor: sqlite3.Cursor, namespace: str, refs: Sequence[Ref], ids: Sequence[str]) -> list[Known]:
+        """Read what these refs and these ids have to say, in their order."""
+        asked = [(namespace, *ref) for ref in refs] + [(namespace, id) for id in ids]
+        entries: list[Known] = [_NOWHERE] * len(asked)
+        if len(asked) > PAGE:
+            cursor.execute("BEGIN")
+        for start in range(0, len(asked), PAGE):
+            part = asked[start : start + PAGE]
+            by_ref = min(max(len(refs) - start, 0), len(part))
+            values = [text for one in part for text in one]
+            for place, id, version, expires, record in cursor.execute(_question(by_ref, len(part) - by_ref), values):
+                entries[start + place] = id, Row(version, expires, record)
+        if len(asked) > PAGE:
+            cursor.execute("COMMIT")
+        if refs:
+            self._cache.keep(namespace, refs, entries)
+        return entries
+
+    def commit(self, namespace: str, change: Change) -> bool:
+        """See `base.Store`."""
+        with self._writer as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            now = self._clock()
+            if not _is_unchanged(cursor, namespace, change, now):
+                cursor.execute("ROLLBACK")
+                return False
+            _write(cursor, namespace, change)
+            _sweep(cursor, now)
+            cursor.execute("COMMIT")
+        return True
+
+    def get_doc(self, namespace: str, conversation: str, name: str) -> Doc | None:
+        """See `base.Store`."""
+        with self._reader as cursor:
+            found = cursor.execute(_DOC, (name, namespace, conversation, self._clock())).fetchone()
+        if found is None:
+            return None
+        return NO_DOC if found[0] is None else Doc(*found)
+
+    def put_doc(self, namespace: str, conversation: str, name: str, doc: Doc, was: bytes | None) -> bool | None:
+        """See `base.Store`."""
+        with self._writer as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            found = cursor.execute(_DOC, (name, namespace, conversation, self._clock())).fetchone()
+            if found is None or found[0] not in (was, doc.version):
+                cursor.execute("ROLLBACK")
+                return None if found is None else False
+            cursor.execute(_PUT_DOC, (namespace, conversation, name, *doc))
+            cursor.execute("COMMIT")
+        return True
+
+    def docs(self, namespace: str, conversation: str) -> Mapping[str, Doc]:
+        """See `base.Store`."""
+        with self._reader as cursor:
+            found = cursor.execute(_DOCS, (namespace, conversation, self._clock())).fetchall()
+        return {name: Doc(version, body) for name, version, body in found}
+
+    def rows(self, namespace: str) -> Iterator[tuple[str, Row]]:
+        """See `base.Store`."""
+        last = ""
+        while True:
+            with self._reader as cursor:
+                page = cursor.execute(_ROWS, (namespace, last, self._clock(), PAGE)).fetchall()
+            for last, *row in page:
+                yield last, Row(*row)
+            if len(page) < PAGE:
+                return
+
+    def close(self) -> None:
+        """See `base.Store`."""
+        self._writer.close()
+        self._reader.close()
+
+
+_NOTHING: Final[dict[Ref, Known]] = {}
+
+
+@lru_cache(64)
+def _question(refs: int, ids: int) -> str:
+    """Return the one statement that asks for so many refs, and then so many ids."""
+    return " UNION ALL ".join((_BY_REF if place < refs else _BY_ID).format(place=place) for place in range(refs + ids))
+
+
+def _is_unchanged(cursor: sqlite3.Cursor, namespace: str, change: Change, now: float) -> bool:
+    """Tell whether all that a change is based on is as it was."""
+    for ref, conversation in change.if_refs.items():
+        found = cursor.execute(_POINTS_TO, (namespace, *ref, now)).fetchone()
+        if (found and found[0]) != conversation:
+            return False
+    for conversation, version in change.if_versions.items():
+        if cursor.execute(_VERSION, (namespace, conversation, now)).fetchone() != (version,):
+            return False
+    for conversation, versions in change.if_docs.items():
+        if cursor.execute(_VERSION, (namespace, conversation, now)).fetchone() is None:
+            return False
+        if {name: version for name, version, _ in cursor.execute(_DOCS, (namespace, conversation, now))} != versions:
+            return False
+    return True
+
+
+def _write(cursor: sqlite3.Cursor, namespace: str, change: Change) -> None:
+    """Write all of it."""
+    _delete(cursor, [(namespace, id) for id in change.gone])
+    cursor.executemany(
+        "DELETE FROM refs WHERE ns = ? AND kind = ? AND name = ?", [(namespace, *ref) for ref in change.no_refs]
+    )
+    cursor.executemany(_PUT_ROW, [(namespace, id, *row) for id, row in change.rows.items()])
+    cursor.executemany(_PUT_REF, [(namespace, *ref, id) for ref, id in change.refs.items()])
+    cursor.executemany(
+        _PUT_DOC, [(namespace, id, name, *doc) for id, docs in change.docs.items() for name, doc in docs.items()]
+    )
+
+
+def _sweep(cursor: sqlite3.Cursor, now: float) -> None:
+    """Delete a few of those that have expired, in any namespace, with what still points to them."""
+    expired = cursor.execute(_EXPIRED, (now, SWEPT)).fetchall()
+    if expired:
+        cursor.executemany("DELETE FROM refs WHERE ns = ? AND conv = ?", expired)
+        _delete(cursor, expired)
+
+
+def _delete(cursor: sqlite3.Cursor, conversations: Collection[tuple[str, str]]) -> None:
+    cursor.executemany("DELETE FROM convs WHERE ns = ? AND id = ?", conversations)
+    cursor.executemany("DELETE FROM docs WHERE ns = ? AND conv = ?", conversations)
+
+
+def _close(*lines: Line) -> None:
+    for line in lines:
+        with suppress(StoreError):
+            line.close()

@@ -75,20 +75,21 @@ def _no_permission(path: str) -> StoreReadOnlyError:
 def _not_opened(path: str) -> StoreError:
     """Find out why a file cannot be opened: SQLite does not say."""
     name, folder = name_of(path), os.path.dirname(path)
+    no_folder = StoreUnavailableError(
+        name, f"has no folder {folder!r} to be in", "make the folder, or give another path"
+    )
     try:
         os.stat(folder)
-        if os.path.isdir(path):
-            return StoreUnavailableError(name, "is a folder", "give the path of a file in it")
-        if os.path.exists(path):
-            permitted = os.access(path, os.R_OK | os.W_OK)
-        else:
-            permitted = os.access(folder, os.W_OK | os.X_OK)
     except PermissionError:
-        permitted = False
-    except OSError:
-        return StoreUnavailableError(name, f"has no folder {folder!r} to be in", "make the folder, or give another path")
-    if not permitted or not os.access(folder, os.W_OK | os.X_OK):
         return _no_permission(path)
+    except OSError:
+        return no_folder
     if not os.path.isdir(folder):
-        return StoreUnavailableError(name, f"has no folder {folder!r} to be in", "make the folder, or give another path")
-    return StoreUnavailableError(name, "cannot be opened", "see whether its disk is in order, and how many files are open")
+        return no_folder
+    if os.path.isdir(path):
+        return StoreUnavailableError(name, "is a folder", "give the path of a file in it")
+    if not os.access(folder, os.W_OK | os.X_OK) or (os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK)):
+        return _no_permission(path)
+    return StoreUnavailableError(
+        name, "cannot be opened", "see whether its disk is in order, and how many files this process has open"
+    )

@@ -130,12 +130,11 @@ class StoreFile:
         Raises:
             StoreCorruptError, StoreVersionError: it is neither.
         """
-        ((owner,),) = connection.execute("PRAGMA application_id")
-        ((schema,),) = connection.execute("PRAGMA user_version")
+        owner, schema = (int(_answer(connection, f"PRAGMA {name}")) for name in ("application_id", "user_version"))
         if owner == APPLICATION_ID:
             if schema > SCHEMA:
                 raise StoreVersionError(name_of(self.path), schema, SCHEMA)
-            if schema < 1 or connection.execute(_TABLES).fetchone() != (3,):
+            if schema < 1 or _answer(connection, _TABLES) != 3:
                 raise corrupt(self.path, "is damaged (tables are missing)")
             return True
         if owner or schema or connection.execute("SELECT 1 FROM sqlite_master").fetchone():
@@ -156,14 +155,14 @@ class StoreFile:
 
     def _is_in_wal(self, connection: sqlite3.Connection) -> bool:
         """Switch it to WAL, if it is not; tell whether it is now. SQLite's own timeout does not apply to that."""
-        if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+        if _answer(connection, "PRAGMA journal_mode") == "wal":
             return True
         if not self._can_folder():
             return False
         give_up = time.monotonic() + min(self.timeout / 4, _SWITCHING)
         while True:
             try:
-                return connection.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+                return _answer(connection, "PRAGMA journal_mode = WAL") == "wal"
             except sqlite3.OperationalError as error:
                 # It works without, if not as well; the next who opens it tries again.
                 if not is_busy(error) or time.monotonic() > give_up:
@@ -177,10 +176,17 @@ class StoreFile:
             with closing(self._connect("mode=rwc", trial)) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("CREATE TABLE trial (x)")
-                return connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+                return _answer(connection, "PRAGMA journal_mode") == "wal"
         except sqlite3.Error:
             return False
         finally:
             for end in ("", "-wal", "-shm", "-journal"):
                 with suppress(OSError):
                     os.unlink(trial + end)
+
+
+def _answer(connection: sqlite3.Connection, question: str) -> str | int:
+    """Return the one value that a statement returns."""
+    ((answer,),) = connection.execute(question)
+    assert isinstance(answer, str | int)
+    return answer

@@ -31,14 +31,16 @@ class Line:
 
     Args:
         file: what to open.
-        opened: called with each new connection, by the thread that opens it, before anybody uses it.
+        opened: called with each new connection, before anybody uses it.
         watches: whether each block first sees if another file has taken the place of this one.
     """
 
     __slots__ = ("__weakref__", "_connection", "_cursor", "_file", "_held", "_hurried", "_identity", "_lock", "_opened",
                  "_watches")  # fmt: skip
 
-    def __init__(self, file: StoreFile, opened: Callable[[sqlite3.Connection], object], *, watches: bool) -> None:
+    def __init__(
+        self, file: StoreFile, opened: Callable[[sqlite3.Connection], None] | None = None, *, watches: bool
+    ) -> None:
         self._file: Final = file
         self._opened: Final = opened
         self._watches: Final = watches
@@ -96,11 +98,10 @@ class Line:
     def _open(self) -> sqlite3.Cursor:
         self._drop()
         connection = self._file.open()
-        self._opened(connection)
+        if self._opened is not None:
+            self._opened(connection)
         self._identity = self._file.identity
         self._connection, self._cursor = connection, connection.cursor()
-        if self._hurried:
-            self._hurried = False  # what is left of the time is not known to the new one
         return self._cursor
 
     def _wait(self) -> None:
@@ -146,17 +147,20 @@ class Line:
 
     # SQLite keeps its books on locks per process, and a forked child would inherit them: nothing is open at a fork.
 
-    def _before_fork(self) -> None:
+    def before_fork(self) -> None:
+        """Wait until nobody uses it, close it, and keep it so."""
         self._held = self._lock.acquire(True, self._file.timeout + 1)
         if self._held:
             self._drop()
 
-    def _after_in_parent(self) -> None:
+    def after_in_parent(self) -> None:
+        """Let it be used again."""
         if self._held:
             self._held = False
             self._lock.release()
 
-    def _after_in_child(self) -> None:
+    def after_in_child(self) -> None:
+        """Let it be used, by threads that may have been none when its lock was taken."""
         if not self._held:  # the fork came from within a block of this very thread, or a block that hangs
             _ABANDONED.append((self._connection, self._cursor))
             self._connection = self._cursor = None
@@ -173,19 +177,19 @@ _forking = RLock()
 def _before_fork() -> None:
     _forking.acquire()
     for line in list(_LINES):
-        line._before_fork()
+        line.before_fork()
 
 
 def _after_in_parent() -> None:
     for line in list(_LINES):
-        line._after_in_parent()
+        line.after_in_parent()
     _forking.release()
 
 
 def _after_in_child() -> None:
     global _forking
     for line in list(_LINES):
-        line._after_in_child()
+        line.after_in_child()
     _forking = RLock()
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import zipapp
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").touch()
     (tmp_path / "package" / "__main__.py").write_text(SHOW)
+    zipapp.create_archive(tmp_path / "package", tmp_path / "archive.pyz")
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "__init__.py").touch()
     return tmp_path
@@ -71,6 +73,7 @@ PROGRAMS = {
     "script": ["show.py"],
     "script elsewhere": ["package/__main__.py"],
     "folder": ["package"],
+    "archive": ["archive.pyz"],
     "module": ["-m", "show"],
     "package": ["-m", "package"],
     "submodule": ["-m", "package.__main__"],
@@ -83,6 +86,13 @@ def test_a_program_finds_everything_as_under_python(folder: Path, program: list[
     args = [*program, "a", "--spans", "--", "-m", "--help"]
 
     assert answer(run(*args, cwd=folder)) == answer(python(*args, cwd=folder))
+
+
+def test_two_dashes_end_the_options(folder: Path) -> None:
+    """A program may begin with a dash, and the dashes are not its own."""
+    (folder / "-odd.py").write_text("import sys; print(sys.argv)")
+
+    assert answer(run("--", "-odd.py", "--", cwd=folder)) == (0, "['-odd.py', '--']\n", "")
 
 
 @pytest.mark.parametrize("program", [["show.py"], ["-m", "show"], ["package"]], ids=["script", "module", "folder"])

@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import ctxruntime as ctx
 from ctxruntime.hops.install import installed
+from ctxruntime.layers import SUBSCRIBERS
 from ctxruntime.telemetry import SessionSpanProcessor, UnknownPresetError, add_logs_to, add_to
 from ctxruntime.telemetry.errors import UnknownOptionError
 from ctxruntime.telemetry.instrumentor import CtxRuntimeInstrumentor
@@ -143,7 +144,7 @@ def test_a_provider_has_one_processor_and_the_program_says_which(
 
 def test_uninstrumenting_takes_everything_back(instrumentor: CtxRuntimeInstrumentor, recording: Recording) -> None:
     """Neither hops nor processors are left; it can be called twice, and everything be put in place again."""
-    start = threading.Thread.start
+    start, told = threading.Thread.start, SUBSCRIBERS.copy()
     for _ in range(2):
         instrumentor.instrument(tracer_provider=recording.provider, logger_provider=recording.logs)
         assert recording.attributes() == [PLAIN]
@@ -154,6 +155,7 @@ def test_uninstrumenting_takes_everything_back(instrumentor: CtxRuntimeInstrumen
         assert recording.ours() == []
         assert log_processors_of(recording.logs) == ()
         assert threading.Thread.start is start
+        assert told == SUBSCRIBERS
 
 
 def test_hops_that_the_program_installed_stay(instrumentor: CtxRuntimeInstrumentor, recording: Recording) -> None:
@@ -174,8 +176,10 @@ def test_a_processor_is_silenced_where_the_sdk_cannot_take_it_out(
     lock = group.__dict__.pop("_lock")
     instrumentor.uninstrument()
     group._lock = lock
+    with ctx.session(session_id="s1"):
+        recording.provider.get_tracer("tests").start_span("work").end()
 
-    assert recording.attributes() == [{}]
+    assert [span.attributes for span in recording.exporter.get_finished_spans()] == [{}]
 
 
 # The line

@@ -25,7 +25,7 @@ from ctxruntime.conversation.names import check_name, refs_of
 from ctxruntime.conversation.notices import tell_ended, tell_merged
 from ctxruntime.conversation.records import Conversation
 from ctxruntime.conversation.steps import Board, Draft, Terms
-from ctxruntime.conversation.stores.base import FOREVER, Look, Ref, Row, Store
+from ctxruntime.conversation.stores.base import FOREVER, Change, Look, Ref, Row, Store
 from ctxruntime.conversation.stores.memory import MemoryStore
 from ctxruntime.conversation.stores.opening import open_store
 
@@ -135,6 +135,8 @@ class Bridge:
 
     def get(self, conversation_id: str) -> Conversation | None:
         """Return a conversation by its own id, as it is now; None if it is gone. Nothing is prolonged."""
+        if not (conversation_id.isascii() and conversation_id.isprintable()):
+            return None  # no id of ours, and a text that some stores refuse
         row = self.store.look(self.namespace, (), (conversation_id,))[2].get(conversation_id)
         return None if row is None else self._parsed(conversation_id, row)
 
@@ -309,7 +311,7 @@ class Bridge:
             if board.absorbed:
                 change = with_documents(self.store, self.namespace, change, board)
             if self.store.commit(self.namespace, change):
-                self._tell(board)
+                self._tell(board, change)
                 return result
             if time.monotonic() > give_up:
                 raise StoreBusyError(
@@ -321,8 +323,10 @@ class Bridge:
             time.sleep(random.uniform(0, pause))
             pause = min(2 * pause, 0.05)
 
-    def _tell(self, board: Board) -> None:
+    def _tell(self, board: Board, change: Change) -> None:
         """Tell what this process keeps for conversations what became of them."""
+        for id, row in change.rows.items():
+            self._lifetimes.note(id, row, board.drafts[id].conversation())
         merged = {other.id: draft for draft, other in board.absorbed}
         for draft in board.gone:
             self._lifetimes.end(draft.id)

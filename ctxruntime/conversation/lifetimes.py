@@ -40,15 +40,19 @@ class Lifetimes:
         conversation = self.known.get(row.version)
         if conversation is None:
             conversation = Conversation.from_record(id, row.record)
-            with self._lock:
-                before = self._ids.pop(id, None)
-                if before is not None:
-                    self.known.pop(before[0].version, None)
-                self._ids[id] = row, conversation
-                self.known[row.version] = conversation
-                if len(self._ids) > KEPT:
-                    self._forget(next(iter(self._ids)))
+            self.note(id, row, conversation)
         return conversation
+
+    def note(self, id: str, row: Row, conversation: Conversation) -> None:
+        """Remember what a row says that was read, or written."""
+        with self._lock:
+            before = self._ids.pop(id, None)
+            if before is not None:
+                self.known.pop(before[0].version, None)
+            self._ids[id] = row, conversation
+            self.known[row.version] = conversation
+            if len(self._ids) > KEPT:
+                self._forget(next(iter(self._ids)))
 
     def overdue(self, now: float) -> dict[str, Conversation]:
         """Return a few that should be gone by now, if no other process has prolonged them."""

@@ -56,8 +56,7 @@ class RedisLink(connection.Connection):
     def read_response(self, *args: Any, **options: Any) -> Any:  # Any: the client's own, which differ by version
         """Do what the client does, within the time that is left."""
         self._limit()
-        answer: Any = super().read_response(*args, **options)
-        return answer
+        return _CLIENT.Connection.read_response(self, *args, **options)
 
     def _limit(self) -> None:
         sock: Any = self._sock

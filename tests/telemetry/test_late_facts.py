@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import set_span_in_context
 
 import ctxruntime as ctx
+from ctxruntime.layers import amending
 
 
 def test_the_first_session_id_reaches_every_open_span(spans: Any) -> None:
@@ -52,6 +56,17 @@ def test_other_facts_reach_open_spans_too(spans: Any) -> None:
     }
 
 
+def test_a_previous_id_alone_is_not_shown(spans: Any) -> None:
+    """What came before is said of a session, and waits until that is known."""
+    with ctx.session(previous_session_id="s0", user_id="u1"):
+        spans.start("early").end()
+        with spans.span("open"):
+            ctx.amend(session_id="s1", previous_session_id="s0")
+
+    assert spans.attributes("early") == {"user.id": "u1"}
+    assert spans.column("session.previous_id") == {"early": None, "open": "s0"}
+
+
 def test_a_late_stamp_rewrites_nothing(spans: Any) -> None:
     """What a span has, from whomever, stays; a previous id is not added to somebody else's session."""
     with ctx.session(user_id="u1"), spans.span("root") as root:
@@ -89,6 +104,21 @@ def test_spans_that_start_while_the_id_is_learned_all_carry_it(record: Callable[
                 barrier.wait()
                 ctx.amend(session_id=f"s{number}")
                 assert [job.result().attributes.get("session.id") for job in jobs] == [f"s{number}"] * 3
+
+
+def test_first_spans_of_two_threads_at_once_are_both_told(spans: Any) -> None:
+    """Of threads that each start what may be the turn's first span, none makes the other's be forgotten."""
+    with ctx.session(gateway_session_key="k1") as turn, ThreadPoolExecutor(2) as pool:
+        with amending():  # both get as far as taking note of the turn, and wait for each other there
+            jobs = [pool.submit(copy_context().run, spans.start, "work") for _ in range(2)]
+            deadline = monotonic() + 10
+            while sum(frame.f_code.co_filename.endswith("spans.py") for frame in sys._current_frames().values()) < 2:
+                assert turn.mirrored is None
+                assert monotonic() < deadline
+        work = [job.result() for job in jobs]
+        ctx.amend(session_id="s1")
+
+        assert [span.attributes.get("session.id") for span in work] == ["s1", "s1"]
 
 
 def test_a_rotation_shows_from_the_next_trace_on(spans: Any) -> None:

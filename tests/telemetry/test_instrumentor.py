@@ -339,6 +339,12 @@ with ctx.session(session_id="s1"), tracer.start_as_current_span("turn"):
     thread.join()
     logging.getLogger("app").error("hello")
 """
+EMITS = """
+from opentelemetry._logs import LogRecord, SeverityNumber, get_logger
+
+with ctx.session(session_id="s1"):
+    get_logger("app").emit(LogRecord(timestamp=1, body="emitted", severity_number=SeverityNumber.INFO))
+"""
 CONFIG = """
 file_format: "1.0"
 tracer_provider:
@@ -430,9 +436,10 @@ set_tracer_provider(provider)
 def test_the_configuration_file_has_options(tmp_path: Path) -> None:
     """What it says holds, though the loader calls the instrumentor again without options."""
     (tmp_path / "otel.yaml").write_text(CONFIG.format(options="preset: langsmith, pin: span"))
-    found, stderr = instrumented(tmp_path, OTEL_CONFIG_FILE="otel.yaml")
+    found, stderr = instrumented(tmp_path, app=APP + EMITS, OTEL_CONFIG_FILE="otel.yaml")
 
     assert found["in thread"]["langsmith.metadata.thread_id"] == "s1"
+    assert found["emitted"]["langsmith.metadata.thread_id"] == "s1"  # its exporter came first, and waits for nothing
     assert stderr.count("ctxruntime: spans: ") == 1
     assert "preset=langsmith pin=span" in stderr
     assert "already instrumented" not in stderr

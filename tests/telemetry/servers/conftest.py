@@ -57,6 +57,14 @@ def tail(log: Path) -> str:
 # ---- environments and processes
 
 
+@pytest.fixture(scope="session", autouse=True)
+def servers_end_with_the_run() -> Iterator[None]:
+    """A run that is told to end, as by a CI that is interrupted, stops its servers first."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Return the directory of a server's environment, made when it is first asked for."""
@@ -119,10 +127,10 @@ def running(command: list[str], log: Path, ready: Callable[[], object], **variab
 def wait_for(ready: Callable[[], object], process: subprocess.Popen[bytes], log: Path, seconds: float = 180) -> None:
     deadline = time.monotonic() + seconds
     while True:
+        assert process.poll() is None, f"{process.args} has ended\n{tail(log)}"
         with suppress(OSError):
             ready()
             return
-        assert process.poll() is None, f"{process.args} has ended\n{tail(log)}"
         assert time.monotonic() < deadline, f"{process.args} does not answer after {seconds} s\n{tail(log)}"
         time.sleep(0.1)
 

@@ -28,6 +28,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 import ctxruntime as ctx
+from ctxruntime.hops.patching import fault_counts
 from ctxruntime.telemetry import add_to
 
 PATIENCE = 60
@@ -266,12 +267,15 @@ def main() -> None:
             program.submit(asyncio.run, Gateway(host).serve()),
             program.submit(lambda: [rpc.call(meeting, "B") for meeting in ("first", "second")]),
         ]
-        CommandLine(host).serve()
-        for future in started[1:]:
-            future.result(PATIENCE)
-        rpc.shut_down()
+        try:
+            CommandLine(host).serve()
+            for future in started[1:]:
+                future.result(PATIENCE)
+        finally:
+            rpc.shut_down()
     host.pool.shutdown()
     assert provider.force_flush()
+    assert not fault_counts()
     provider.shutdown()
 
 

@@ -39,12 +39,14 @@ def _app() -> typer.Typer:
     """Return the commands that need the extra."""
     import typer
 
+    from ctxruntime.conversation.command import conversations
     from ctxruntime.demo.command import demo
     from ctxruntime.running.command import SUMMARY
 
     app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
     app.callback(help="Session keys set once at the door, and there everywhere behind it.")(lambda: None)
     app.command()(demo)
+    app.add_typer(conversations, name="conversations")
     # For the list of commands: `main` has run it by now.
     app.command("run", help=SUMMARY)(lambda: None)
     return app

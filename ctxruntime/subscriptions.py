@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     R = TypeVar("R")
     Work: TypeAlias = Callable[[], Awaitable[object]]
 
-__all__ = ["Subscriber", "defer", "entered_async", "subscribe"]
+__all__ = ["Subscriber", "defer", "defer_behind", "entered_async", "subscribe"]
 
 
 class Subscriber(Protocol):
@@ -45,13 +45,14 @@ class Subscriber(Protocol):
         ...
 
 
-def subscribe(subscriber: Subscriber) -> Callable[[], None]:
+def subscribe(subscriber: Subscriber, *, first: bool = False) -> Callable[[], None]:
     """Have `subscriber` told from now on; return what ends that, which can be called twice.
 
-    Subscribing twice is subscribing once. While nobody subscribes, the core does nothing for it.
+    Subscribing twice is subscribing once. While nobody subscribes, the core does nothing for it. Who is to bind
+    something for the others to see is told `first`.
     """
     if subscriber not in SUBSCRIBERS:
-        SUBSCRIBERS.append(subscriber)
+        SUBSCRIBERS.insert(0 if first else len(SUBSCRIBERS), subscriber)
 
     def unsubscribe() -> None:
         if subscriber in SUBSCRIBERS:
@@ -72,8 +73,16 @@ def defer(work: Work) -> bool:
     return True
 
 
-async def entered_async(enter: Callable[[], R], leave: Callable[[], object]) -> R:
-    """Call what enters a scope, and await what its subscribers deferred; leave it again if that is cancelled."""
+def defer_behind(work: Work) -> bool:
+    """Have some work awaited after what others deferred already; False if nobody has."""
+    return bool(_waiting.get()) and defer(work)
+
+
+async def entered_async(enter: Callable[[], R], leave: Callable[[R], object]) -> R:
+    """Call what enters a scope, and await what its subscribers deferred; leave it again if that is cancelled.
+
+    `leave` is called with what `enter` returned.
+    """
     waiting: list[Work] = []
     token = _waiting.set(waiting)
     try:
@@ -84,6 +93,6 @@ async def entered_async(enter: Callable[[], R], leave: Callable[[], object]) -> 
         for work in waiting:
             await work()
     except BaseException:
-        leave()
+        leave(entered)
         raise
     return entered

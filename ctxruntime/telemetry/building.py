@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from ctxruntime.keys import KEYS, PREVIOUS_SESSION_ID, SESSION_ID, Key
 from ctxruntime.layers import UNSET, Layer
-from ctxruntime.telemetry.presets import OWN_SESSION_ID, Preset
+from ctxruntime.telemetry.presets import CONVERSATION, OWN_SESSION_ID, Preset
 from ctxruntime.telemetry.redaction import hashed
 from ctxruntime.telemetry.values import Attribute, attribute_of
 
@@ -19,17 +19,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Build", "compile_build"]
 
-Build: TypeAlias = Callable[[Layer, object, object, object], dict[str, Attribute]]
-"""From a layer, the session id to show, the one before it, and a sub-agent's own; to attributes."""
+Build: TypeAlias = Callable[[Layer, object, object, object, object], dict[str, Attribute]]
+"""From a layer, the session id to show, the one before it, a sub-agent's own, and the conversation; to attributes."""
 Show: TypeAlias = Callable[[object], "Attribute | None"]
 
 _SPECIAL: Final = {SESSION_ID.name: "session", PREVIOUS_SESSION_ID.name: "previous"}
 
 
-def compile_build(preset: Preset) -> Build:
+def compile_build(preset: Preset, group_by: str = "session") -> Build:
     """Return the function that builds the attributes of a preset from all keys that are defined now."""
     names: dict[str, Any] = {"UNSET": UNSET}
-    lines = ["def build(layer, session, previous, own):", " found = {}", " if previous == session: previous = UNSET"]
+    lines = [
+        "def build(layer, session, previous, own, conversation):",
+        " found = {}",
+        " if previous == session: previous = UNSET",
+    ]
+    if group_by == "conversation":  # what is one session here had several: each span says which it was
+        lines.append(" if conversation: own, previous = layer.session_id, UNSET")
     for number, key in enumerate(tuple(KEYS.values())):
         how = key.redact
         if how == "drop":
@@ -41,6 +47,9 @@ def compile_build(preset: Preset) -> Build:
             show = _show(key, how, None)
             lines += _lines((OWN_SESSION_ID,), "own", "own", show)
             names["showown"] = show
+    shown = preset.names_of(SESSION_ID)
+    for name in shown if group_by == "conversation" else {CONVERSATION}.intersection(shown):
+        lines.append(f" if conversation: found[{name!r}] = conversation")
     lines.append(" return found")
     exec("\n".join(lines), names)  # attribute names go in as literals, and key names are identifiers
     return cast("Build", names["build"])

@@ -14,9 +14,12 @@ from typing import Any, Final, final
 
 from opentelemetry._logs import LoggerProvider, get_logger_provider
 
-from ctxruntime.hops.patching import guard
-from ctxruntime.keys import PREVIOUS_SESSION_ID, SESSION_ID, Key
-from ctxruntime.layers import CURRENT, UNSET, Layer, derive, renew_in_child
+from ctxruntime.conversation.keys import CONVERSATION_ID
+from ctxruntime.conversation.notices import watch
+from ctxruntime.conversation.records import Conversation
+from ctxruntime.guarding import guard
+from ctxruntime.keys import GATEWAY_SESSION_KEY, PREVIOUS_SESSION_ID, SESSION_ID, Key
+from ctxruntime.layers import CURRENT, NOTHING, UNSET, Layer, derive, renew_in_child
 from ctxruntime.subscriptions import subscribe
 from ctxruntime.telemetry.presets import SESSION, Preset, preset_named
 from ctxruntime.telemetry.recorded import Recorded
@@ -48,11 +51,12 @@ class SessionEvents:
         self._max_ids: Final = max_ids
         self._ended: Final[OrderedDict[str, bool]] = OrderedDict()
         """Whether a session has ended, by id; the longest unused first."""
-        self._unsubscribe: Final = subscribe(self)
+        self._endings: Final = (subscribe(self), watch(self))
 
     def stop(self) -> None:
         """Emit nothing from now on; again is harmless."""
-        self._unsubscribe()
+        for end in self._endings:
+            end()
 
     def __enter__(self) -> SessionEvents:
         return self
@@ -73,6 +77,21 @@ class SessionEvents:
         if SESSION_ID in keys:
             with _telling:
                 self._seen(layer, rotated=PREVIOUS_SESSION_ID in keys)
+
+    def merged(self, kept: Conversation, other: Conversation) -> None:
+        """Do nothing: no session ends where two conversations become one."""
+
+    def ended(self, conversation: Conversation) -> None:
+        """Take note of a conversation that was forgotten, or has expired: its sessions end with it."""
+        with _telling:
+            with _lock:
+                ids = [id for id in conversation.session_ids if self._ended.get(id) is False]
+                self._ended.update(dict.fromkeys(ids, True))
+            layer = derive(NOTHING)
+            GATEWAY_SESSION_KEY.put(layer, conversation.gateway_key or UNSET)
+            CONVERSATION_ID.put(layer, conversation.id)
+            for id in ids:
+                self._emit(SESSION_END, layer, id, UNSET)
 
     def _seen(self, layer: Layer, *, rotated: bool) -> None:
         session, previous = SESSION_ID.peek(layer), PREVIOUS_SESSION_ID.peek(layer)
@@ -119,7 +138,8 @@ def emit_session_events(
 
     `session.start` comes when a session id is first seen, entered or amended, a sub-agent's too; it has
     `session.previous_id` if the session continues another. `session.end` comes on a rotation, before the start of
-    the new session. Leaving a turn ends no session. Each comes once per id, as far as ids are remembered. Events
+    the new session, and where a conversation is forgotten or found to have expired. Leaving a turn ends no session.
+    Each comes once per id, as far as ids are remembered. Events
     carry the other keys of their scope too, under the preset's names.
 
     Args:

@@ -39,7 +39,7 @@ class Fields:
     def known(self) -> dict[str, Attribute]:
         """Return the fields of what is bound here."""
         layer = current()
-        return self._current()[1](layer, layer.session_id, layer.previous_session_id, UNSET)
+        return self._current()[1](layer, layer.session_id, layer.previous_session_id, UNSET, UNSET)
 
     def stamp(self, record: dict[str, Any]) -> Mapping[str, object]:
         """Put every field into a record that does not have it; return what was put there."""

@@ -11,7 +11,7 @@ from opentelemetry.trace import get_current_span
 from ctxruntime.hops.patching import guard
 from ctxruntime.keys import PREVIOUS_SESSION_ID, SESSION_ID
 from ctxruntime.layers import amending
-from ctxruntime.subscriptions import subscribe
+from ctxruntime.subscriptions import defer_behind, subscribe
 from ctxruntime.telemetry.views import RootView, root_of, view_of
 
 if TYPE_CHECKING:
@@ -61,19 +61,28 @@ class _Watcher:
             mark: _Outside | None = getattr(get_current_span(), _OUTSIDE, None)
             if mark is None or root_of(layer) is not layer:
                 return
-            while mark is not None:
-                span = mark.span()
-                if span is None or hasattr(span, LAYER):
-                    return
-                if span.is_recording():
-                    for processor in mark.by:
-                        view = view_of(layer, processor)
-                        if view is not None:
-                            processor.take(span, layer, view)
-                above = None if mark.parent is None else mark.parent()
-                mark = getattr(above, _OUTSIDE, None)
+            if not defer_behind(lambda: self._take_in_later(mark, layer)):
+                self._take_in(mark, layer)
         except Exception as error:  # noqa: BLE001  # the guard's, without the cost of its `with`
             _entering.caught(error)
+
+    async def _take_in_later(self, mark: _Outside, layer: Layer) -> None:
+        """Do so when it is known which conversation it is: a span shows what it was given first."""
+        with _entering:
+            self._take_in(mark, layer)
+
+    def _take_in(self, mark: _Outside | None, layer: Layer) -> None:
+        while mark is not None:
+            span = mark.span()
+            if span is None or hasattr(span, LAYER):
+                return
+            if span.is_recording():
+                for processor in mark.by:
+                    view = view_of(layer, processor)
+                    if view is not None:
+                        processor.take(span, layer, view)
+            above = None if mark.parent is None else mark.parent()
+            mark = getattr(above, _OUTSIDE, None)
 
     def amended(self, layer: Layer, keys: Sequence[Key[Any]]) -> None:
         """Have the turn's open spans told."""
@@ -82,8 +91,8 @@ class _Watcher:
             view: Any = None if root is None else root.mirrored
             while view is not None:
                 if isinstance(view, RootView) and root is not None:
-                    if PREVIOUS_SESSION_ID in keys and SESSION_ID not in keys:  # else it belongs to a rotation
-                        view.repin(root)
+                    # With a session id, the one before it belongs to a rotation.
+                    view.repin(root, previous=PREVIOUS_SESSION_ID in keys and SESSION_ID not in keys)
                     processor: Any = view.by
                     processor.add_late(view)
                 view = view.next

@@ -9,6 +9,7 @@ from ctxruntime.keys import KEYS
 from ctxruntime.layers import UNSET, Layer
 from ctxruntime.telemetry.building import Build, compile_build
 from ctxruntime.telemetry.presets import Preset
+from ctxruntime.telemetry.views import conversation_of
 
 if TYPE_CHECKING:
     from ctxruntime.telemetry.values import Attribute
@@ -38,7 +39,7 @@ class Recorded:
 
     def of(self, layer: Layer) -> dict[str, Attribute]:
         """Return what is recorded where this layer is in effect."""
-        return self._current()[2](layer, layer.session_id, layer.previous_session_id, UNSET)
+        return self._current()[2](layer, layer.session_id, layer.previous_session_id, UNSET, conversation_of(layer))
 
     def _current(self) -> Compiled:
         compiled = self._compiled

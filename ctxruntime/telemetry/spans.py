@@ -14,7 +14,7 @@ from ctxruntime.telemetry.building import Build, compile_build
 from ctxruntime.telemetry.open_spans import LAYER, mark_outside, started_watching, stopped_watching
 from ctxruntime.telemetry.presets import PREVIOUS, Preset, preset_named
 from ctxruntime.telemetry.sdk import Span, SpanProcessor
-from ctxruntime.telemetry.views import Pin, RootView, View, find_view, root_of, view_of
+from ctxruntime.telemetry.views import Pin, RootView, View, conversation_of, find_view, root_of, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -162,35 +162,35 @@ class SessionSpanProcessor(SpanProcessor):
             if turn.mirrored is not None:
                 return None
             build = self._build if self._built_for == len(KEYS) else self._compile()
-            session, previous = turn.session_id, turn.previous_session_id
+            session, previous, conversation = turn.session_id, turn.previous_session_id, conversation_of(turn)
             pin: Pin | None = None
             view = RootView(self)
             if self._pins:
-                if session:  # not UNSET, and no empty text
-                    pin = view.latest = view.pins[span.context.trace_id] = (session, previous)
-                else:
+                if not session:  # UNSET, or an empty text
                     session = previous = UNSET
-            view.built = (pin, build(turn, session, previous, UNSET))
+                if session or conversation:
+                    pin = view.latest = view.pins[span.context.trace_id] = (session, previous, conversation)
+            view.built = (pin, build(turn, session, previous, UNSET, conversation))
             turn.mirrored = view
             return view
 
     def _compile(self) -> Build:
         """Return what builds the attributes of the keys that are defined now."""
         count = len(KEYS)
-        self._build = build = compile_build(self.preset)
+        self._build = build = compile_build(self.preset, self.group_by)
         self._built_for = count
         return build
 
     def _built(self, layer: Layer, view: View, pin: Pin | None) -> tuple[Pin | None, dict[str, Attribute]]:
         with amending():  # an amend between the reading and the keeping would be forgotten
             build = self._build if self._built_for == len(KEYS) else self._compile()
-            session, previous = layer.session_id, layer.previous_session_id
+            session, previous, conversation = layer.session_id, layer.previous_session_id, conversation_of(layer)
             own: object = UNSET
             if self._pins:
                 turns = session if view.root is None else getattr(root_of(layer), "session_id", UNSET)
                 own = session if session not in (turns, pin and pin[0]) else UNSET
-                session, previous = pin or (UNSET, UNSET)
-            built = view.built = (pin, build(layer, session, previous, own))
+                session, previous, conversation = pin or (UNSET, UNSET, UNSET)
+            built = view.built = (pin, build(layer, session, previous, own, conversation))
             return built
 
     def _absent(self, attributes: Mapping[str, Attribute], given: Mapping[str, object]) -> Mapping[str, Attribute]:

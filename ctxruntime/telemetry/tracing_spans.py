@@ -17,6 +17,7 @@ from ctxruntime.telemetry.building import Build, compile_build
 from ctxruntime.telemetry.open_spans import LAYER
 from ctxruntime.telemetry.presets import PRESETS
 from ctxruntime.telemetry.tracing_content import Output, show_error, show_input
+from ctxruntime.telemetry.views import conversation_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -185,7 +186,7 @@ def _mirror(span: Span) -> None:
     if build is None:
         _builds.clear()
         build = _builds[len(KEYS)] = compile_build(PRESETS["otel"])
-    shown = build(layer, layer.session_id, layer.previous_session_id, UNSET)
+    shown = build(layer, layer.session_id, layer.previous_session_id, UNSET, conversation_of(layer))
     given: Mapping[str, object] = getattr(span, "attributes", None) or {}
     for name, value in shown.items():
         if name not in given:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from ctxruntime.keys import KEYS
 from ctxruntime.layers import UNSET, Layer, amending
 
 if TYPE_CHECKING:
@@ -13,11 +14,12 @@ if TYPE_CHECKING:
 
     from ctxruntime.telemetry.values import Attribute
 
-__all__ = ["Pin", "RootView", "View", "root_of", "view_of"]
+__all__ = ["Pin", "RootView", "View", "conversation_of", "root_of", "view_of"]
 
-Pin: TypeAlias = tuple[object, object]
-"""The session id that a trace shows, and the one before it."""
+Pin: TypeAlias = tuple[object, object, object]
+"""The session id that a trace shows, the one before it, and the conversation; UNSET for what is not known yet."""
 
+CONVERSATION_KEY: Final = "conversation_id"
 FEWEST_SPANS: Final = 64
 """How many spans of one turn are looked through at most for nothing."""
 KEPT_TRACES: Final = 128
@@ -73,21 +75,30 @@ class RootView(View):
         """How many pins there are at most before those of traces that have ended are forgotten."""
 
     def learn(self, root: Layer | None) -> Pin | None:
-        """Return the pin of a trace that starts now; None while the turn has no session id."""
+        """Return the pin of a trace that starts now; None while the turn knows neither session nor conversation."""
         with amending():
-            if root is not None and _peek_session(root) not in (UNSET, ""):
-                self.latest = (_peek_session(root), _peek_previous(root))
+            if root is not None:
+                session, conversation = _peek_session(root) or UNSET, conversation_of(root)
+                if session is not UNSET or conversation is not UNSET:
+                    previous = UNSET if session is UNSET else _peek_previous(root)
+                    self.latest = (session, previous, conversation)
             return self.latest
 
-    def repin(self, root: Layer) -> None:
-        """Take note of a previous session id that was learned after the session id it belongs to."""
+    def repin(self, root: Layer, *, previous: bool) -> None:
+        """Add to the pins what was learned after the rest of them; `previous` is, if it came without a session id."""
         with amending():
             latest = self.latest or self.learn(root)
             if latest is None:
                 return
             for trace, pin in self.pins.items():
-                if pin[0] == latest[0] and pin[1] in (UNSET, ""):
-                    self.pins[trace] = latest
+                session, before, conversation = pin
+                if session is UNSET:
+                    session, before = latest[:2]
+                elif previous and session == latest[0]:
+                    before = before or latest[1]
+                fuller = (session, before, latest[2] if conversation is UNSET else conversation)
+                if fuller != pin:
+                    self.pins[trace] = fuller
 
     def open_spans(self) -> list[Span]:
         """Return the spans of the turn that are open."""
@@ -121,6 +132,12 @@ def _is_open(span: Span | None) -> bool:
 
 _peek_session: Any = cast("Any", Layer).session_id.__get__
 _peek_previous: Any = cast("Any", Layer).previous_session_id.__get__
+
+
+def conversation_of(layer: Layer) -> object:
+    """Return the conversation's id in a layer; UNSET where no bridge is in use."""
+    key = KEYS.get(CONVERSATION_KEY)  # defined by whoever uses conversations
+    return UNSET if key is None else key.peek(layer) or UNSET
 
 
 def root_of(layer: Layer) -> Layer | None:

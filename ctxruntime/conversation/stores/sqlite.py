@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from math import inf
 from typing import Final, TypeAlias, final
 from weakref import finalize
 
@@ -19,20 +20,25 @@ from ctxruntime.conversation.stores.sqlite_lines import Line
 __all__ = ["SQLiteStore"]
 
 KNOWN: Final = 20_000
-"""How many refs are remembered while nobody commits."""
+"""How many different looks are remembered while nobody commits."""
 SWEPT: Final = 4
 """How many conversations that have expired a commit deletes, the longest expired first."""
 PAGE: Final = 100
 """How many rows are read at a time; also how many refs one statement asks for, of which SQLite allows 500."""
 
-Known: TypeAlias = tuple[str, Row]
-_NOWHERE: Final[Known] = ("", Row(b"", float("-inf"), ""))
-"""What a ref points to that points nowhere: what has expired, always."""
+_Seen: TypeAlias = tuple[float, dict[Ref, str], dict[str, Row]]
+"""What a look has found, and the time until which it is still so if nobody commits: the first expiry."""
 
 _BY_REF: Final = """
     SELECT {place}, refs.conv, convs.version, convs.expires, convs.record
     FROM refs JOIN convs ON convs.ns = refs.ns AND convs.id = refs.conv
     WHERE refs.ns = ? AND refs.kind = ? AND refs.name = ?
+"""
+_AGREEING: Final = """
+    SELECT convs.id, convs.version, convs.expires, convs.record
+    FROM refs AS one CROSS JOIN refs AS other CROSS JOIN convs
+    WHERE one.ns = ? AND one.kind = ? AND one.name = ? AND other.ns = ? AND other.kind = ? AND other.name = ?
+        AND +other.conv = one.conv AND convs.ns = one.ns AND convs.id = one.conv
 """
 _BY_ID: Final = "SELECT {place}, id, version, expires, record FROM convs WHERE ns = ? AND id = ?"
 _POINTS_TO: Final = """
@@ -63,7 +69,7 @@ _PUT_DOC: Final = "INSERT OR REPLACE INTO docs (ns, conv, name, version, body) V
 class _Cache:
     """What the reading connection has seen, for as long as it says that nobody has committed since."""
 
-    __slots__ = ("size", "spaces", "version")
+    __slots__ = ("looks", "version")
 
     def __init__(self) -> None:
         self.renew(None)
@@ -71,17 +77,13 @@ class _Cache:
     def renew(self, version: object) -> None:
         """Forget it all: it is of an older version of the file than this."""
         self.version = version
-        self.spaces: dict[str, dict[Ref, Known]] = {}
-        self.size = 0
+        self.looks: dict[tuple[Ref | str, ...], _Seen] = {}
 
-    def keep(self, namespace: str, refs: Sequence[Ref], entries: Sequence[Known]) -> None:
+    def keep(self, asked: tuple[Ref | str, ...], seen: _Seen) -> None:
         """Remember what was read of this version, or a later one."""
-        if self.size > KNOWN:
-            self.renew(self.version)
-        space = self.spaces.setdefault(namespace, {})
-        before = len(space)
-        space.update(zip(refs, entries, strict=False))
-        self.size += len(space) - before
+        if len(self.looks) >= KNOWN:
+            self.looks.clear()
+        self.looks[asked] = seen
 
     def opened(self, connection: sqlite3.Connection) -> None:
         """Forget it all, as each connection counts versions in its own way, and let this one only read."""
@@ -149,44 +151,18 @@ class SQLiteStore:
 
     def look(self, namespace: str, refs: Sequence[Ref], ids: Sequence[str] = ()) -> Look:
         """See `base.Store`."""
-        found: dict[Ref, str] = {}
-        rows: dict[str, Row] = {}
+        asked: tuple[Ref | str, ...] = (namespace, *refs, *ids)
         cache = self._cache
         with self._reader as cursor:
             version = cursor.execute("PRAGMA data_version").fetchone()
             if version != cache.version:
                 cache.renew(version)
-            known = cache.spaces.get(namespace, _NOTHING)
-            entries: Sequence[Known | None] = [known.get(ref) for ref in refs]
-            if ids or None in entries:
-                entries = self._read(cursor, namespace, refs, ids)  # all of them: a look is as of one moment
             now = self._clock()
-        for ref, entry in zip(refs, entries, strict=False):
-            if entry is not None and entry[1][1] > now:
-                found[ref] = entry[0]
-                rows[entry[0]] = entry[1]
-        for entry in entries[len(refs) :]:
-            if entry is not None and entry[1][1] > now:
-                rows[entry[0]] = entry[1]
-        return now, found, rows
-
-    def _read(self, cursor: sqlite3.Cursor, namespace: str, refs: Sequence[Ref], ids: Sequence[str]) -> list[Known]:
-        """Read what these refs and these ids have to say, in their order."""
-        asked = [(namespace, *ref) for ref in refs] + [(namespace, id) for id in ids]
-        entries: list[Known] = [_NOWHERE] * len(asked)
-        if len(asked) > PAGE:
-            cursor.execute("BEGIN")
-        for start in range(0, len(asked), PAGE):
-            part = asked[start : start + PAGE]
-            by_ref = min(max(len(refs) - start, 0), len(part))
-            values = [text for one in part for text in one]
-            for place, id, version, expires, record in cursor.execute(_question(by_ref, len(part) - by_ref), values):
-                entries[start + place] = id, Row(version, expires, record)
-        if len(asked) > PAGE:
-            cursor.execute("COMMIT")
-        if refs:
-            self._cache.keep(namespace, refs, entries)
-        return entries
+            seen = cache.looks.get(asked)
+            if seen is None or seen[0] <= now:
+                seen = _read(cursor, namespace, refs, ids, now)
+                cache.keep(asked, seen)
+        return now, seen[1], seen[2]
 
     def commit(self, namespace: str, change: Change) -> bool:
         """See `base.Store`."""
@@ -244,7 +220,46 @@ class SQLiteStore:
         self._reader.close()
 
 
-_NOTHING: Final[dict[Ref, Known]] = {}
+def _read(cursor: sqlite3.Cursor, namespace: str, refs: Sequence[Ref], ids: Sequence[str], now: float) -> _Seen:
+    """Read what these refs and these ids have to say, as of one moment."""
+    if len(refs) + len(ids) > PAGE:
+        return _read_many(cursor, namespace, refs, ids, now)
+    if len(refs) == 2 and not ids:  # most are a chat in its session, and this takes two thirds of the time
+        agreed = cursor.execute(_AGREEING, (namespace, *refs[0], namespace, *refs[1])).fetchone()
+        if agreed is not None and agreed[2] > now:
+            id, *row = agreed
+            return agreed[2], {refs[0]: id, refs[1]: id}, {id: Row._make(row)}
+    asked: list[str] = []
+    for ref in refs:
+        asked += (namespace, *ref)
+    for id in ids:
+        asked += (namespace, id)
+    until = inf
+    found: dict[Ref, str] = {}
+    rows: dict[str, Row] = {}
+    for place, id, version, expires, record in cursor.execute(_question(len(refs), len(ids)), asked):
+        if expires > now:
+            if place < len(refs):
+                found[refs[place]] = id
+            if id not in rows:
+                rows[id] = Row(version, expires, record)
+                if expires < until:
+                    until = expires
+    return until, found, rows
+
+
+def _read_many(cursor: sqlite3.Cursor, namespace: str, refs: Sequence[Ref], ids: Sequence[str], now: float) -> _Seen:
+    """Read more of them than one statement can ask for."""
+    cursor.execute("BEGIN")
+    parts = [_read(cursor, namespace, refs[at : at + PAGE], (), now) for at in range(0, len(refs), PAGE)]
+    parts += [_read(cursor, namespace, (), ids[at : at + PAGE], now) for at in range(0, len(ids), PAGE)]
+    cursor.execute("COMMIT")
+    until, found, rows = parts[0]
+    for part in parts[1:]:
+        until = min(until, part[0])
+        found |= part[1]
+        rows |= part[2]
+    return until, found, rows
 
 
 @lru_cache(64)

@@ -154,11 +154,19 @@ class StoreFile:
         connection.execute("COMMIT")
 
     def _is_in_wal(self, connection: sqlite3.Connection) -> bool:
-        """Switch it to WAL, if it is not; tell whether it is now. SQLite's own timeout does not apply to that."""
+        """Switch it to WAL, if it is not; tell whether it is now."""
         if _answer(connection, "PRAGMA journal_mode") == "wal":
             return True
         if not self._can_folder():
             return False
+        # How long SQLite itself waits here depends on which lock it is that is held: from not at all to all the time.
+        connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            return self._is_switched(connection)
+        finally:
+            connection.execute(f"PRAGMA busy_timeout = {int(self.timeout * 1000)}")
+
+    def _is_switched(self, connection: sqlite3.Connection) -> bool:
         give_up = time.monotonic() + min(self.timeout / 4, _SWITCHING)
         while True:
             try:

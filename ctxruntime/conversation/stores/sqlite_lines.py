@@ -72,6 +72,9 @@ class Line:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
+        if error is None and not self._hurried:
+            self._lock.release()
+            return
         try:
             if error is not None:
                 self._fail(error)

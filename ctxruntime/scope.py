@@ -10,7 +10,6 @@ Each of the first four gives a *scope object*, to be used in any of four ways:
 from __future__ import annotations
 
 from time import time
-from types import MappingProxyType
 from typing import TYPE_CHECKING, cast, overload
 
 from ctxruntime.keys import (
@@ -104,7 +103,7 @@ class Scope(Generic[R_co]):
             return self.__enter__()
         from ctxruntime.subscriptions import entered_async
 
-        return await entered_async(self.__enter__, lambda: self.__exit__(None, None, None))
+        return await entered_async(self.__enter__, lambda _: self.__exit__(None, None, None))
 
     async def __aexit__(self, kind: object, error: object, trace: object, /) -> None:
         self.__exit__(kind, error, trace)
@@ -385,7 +384,9 @@ def amend(keys: Mapping[Key[Any], object] | None = None, /, **values: object) ->
 
 def current() -> Mapping[str, object]:
     """Return what is in effect here, read-only, by name; empty if nothing is."""
-    return MappingProxyType({key.name: key.get() for key in KEYS.values() if key.is_bound()})
+    from ctxruntime.effective import Effective
+
+    return Effective({key.name: key.get() for key in KEYS.values() if key.is_bound()})
 
 
 def current_turn() -> Turn | None:

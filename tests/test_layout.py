@@ -15,7 +15,7 @@ FLOORS = [
     {"layers"},
     {"generators", "guarding", "keys", "values", "subscriptions"},
     {"decorating"},
-    {"scope", "amending", "doors", "binds", "handlers"},
+    {"scope", "amending", "doors", "binds", "effective", "handlers"},
     {"conversation", "wire"},
     {"hops"},
     {"demo", "telemetry"},

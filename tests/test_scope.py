@@ -22,6 +22,19 @@ def test_session_binds_what_it_is_given() -> None:
         assert dict(ctx.current()) == {"session_id": "s1", "user_id": "u1"}
 
 
+def test_what_is_in_effect_reads_and_prints_as_a_mapping() -> None:
+    """`current()` compares and prints as the dict of what is bound, read-only, and nothing if nothing is."""
+    assert (ctx.current(), repr(ctx.current()), len(ctx.current())) == ({}, "{}", 0)
+
+    with ctx.session({TENANT: "t1"}, session_id="s1"):
+        found = ctx.current()
+
+    assert found == {"session_id": "s1", "scope_tenant": "t1"}
+    assert repr(found) == "{'session_id': 's1', 'scope_tenant': 't1'}"
+    with pytest.raises(TypeError):
+        found["session_id"] = "s2"  # type: ignore[index]
+
+
 def test_session_takes_keys_by_object() -> None:
     """Keys are given by object or by name."""
     with ctx.session({TENANT: "t1"}, session_id="s1"):

@@ -17,7 +17,7 @@ from ctxruntime.conversation.stores.base import NO_DOC, Change, Doc, Look, Ref, 
 from ctxruntime.conversation.stores.opening import TIMEOUT
 from ctxruntime.conversation.stores.places import checked
 from ctxruntime.conversation.stores.pooling import Pool
-from ctxruntime.conversation.stores.postgres_sql import fold, stripe
+from ctxruntime.conversation.stores.postgres_sql import fold, folded, stripe
 from ctxruntime.conversation.stores.postgres_wire import Expired, PostgresLink, Target, errors
 
 __all__ = ["PostgresStore"]
@@ -54,8 +54,8 @@ class PostgresStore:
         """See `base.Store`."""
         ns = fold(namespace)
         asked: list[object] = []
-        for at, (kind, name) in enumerate(refs):
-            asked += (at, kind, fold(name))
+        for at, ref in enumerate(refs):
+            asked += (at, folded(ref))
         ids = [id for id in ids if _is_text(id)]
         statement, values = sql.look(len(refs), len(ids)), (*asked, *ids, ns, ns)
         answer = self._read(lambda link: _fetch(link, statement, values))
@@ -71,17 +71,9 @@ class PostgresStore:
     def commit(self, namespace: str, change: Change) -> bool:
         """See `base.Store`. It is tried again where the server has undone it, and not where nobody knows."""
         ns = fold(namespace)
-        values = (ns, json.dumps(_document(change)))
-        stripes = _stripes(ns, change)
-
-        def run(link: PostgresLink) -> bool:
-            with link.pipeline():  # one transaction
-                link.execute(sql.LOCK, (stripes,), prepare=True)
-                answer = link.execute(sql.COMMIT, values, prepare=True)
-                link.execute(sql.SWEEP, prepare=True)
-            return bool(answer.fetchall()[0][0])
-
-        return self._run(run, again=False)
+        values = (ns, _stripes(ns, change), json.dumps(_document(change)))
+        answer = self._run(lambda link: _fetch(link, sql.COMMIT, values), again=False)
+        return bool(answer[0][0])
 
     def get_doc(self, namespace: str, conversation: str, name: str) -> Doc | None:
         """See `base.Store`."""
@@ -98,16 +90,9 @@ class PostgresStore:
         if not _is_text(conversation):
             return None
         ns = fold(namespace)
-        values = (ns, conversation, fold(name), name, doc.version, doc.body, was)
-
-        def run(link: PostgresLink) -> bool | None:
-            with link.pipeline():  # one transaction
-                link.execute(sql.LOCK, ([stripe(ns, "c", conversation)],), prepare=True)
-                answer = link.execute(sql.PUT_DOC, values, prepare=True)
-            is_written, is_alive = answer.fetchall()[0]
-            return bool(is_written) if is_alive else None
-
-        return self._read(run)
+        values = (ns, stripe(ns, conversation), conversation, fold(name), name, doc.version, doc.body, was)
+        is_written: bool | None = self._read(lambda link: _fetch(link, sql.PUT_DOC, values))[0][0]
+        return is_written
 
     def docs(self, namespace: str, conversation: str) -> Mapping[str, Doc]:
         """See `base.Store`."""
@@ -173,13 +158,14 @@ class PostgresStore:
 
     def _make(self, link: PostgresLink) -> None:
         """Make the schema, if there is none, or see that it is one that we know."""
-        if not _fetch(link, sql.VERSION, ())[0][0]:
+        has_tables, is_made = _fetch(link, sql.IS_MADE, ())[0]
+        found = _fetch(link, sql.VERSION, ())[0][0] if has_tables else 0
+        if found > sql.SCHEMA:
+            raise StoreVersionError(self._target.place, found, sql.SCHEMA)
+        if not is_made:
             with link.transaction():
                 for statement in sql.MAKE:
                     link.execute(statement)
-        for (found,) in _fetch(link, "SELECT schema FROM ctxruntime.meta", ()):
-            if found > sql.SCHEMA:
-                raise StoreVersionError(self._target.place, found, sql.SCHEMA)
         self._is_made = True
 
 
@@ -201,13 +187,13 @@ def _stripes(ns: str, change: Change) -> list[int]:
     """Return the locks of all that a change names: what is not there cannot be locked itself."""
     refs = {*change.if_refs, *change.refs, *change.no_refs}
     ids = {*change.if_versions, *change.if_docs, *change.rows, *change.gone, *change.docs}
-    return sorted({stripe(ns, kind, fold(name)) for kind, name in refs} | {stripe(ns, "c", id) for id in ids})
+    return sorted({stripe(ns, folded(ref)) for ref in refs} | {stripe(ns, id) for id in ids})
 
 
-def _document(change: Change) -> dict[str, list[dict[str, object]]]:
-    """Return a change as the statement reads it."""
-    return {
-        "if_refs": [{**_named(ref), "id": id} for ref, id in change.if_refs.items()],
+def _document(change: Change) -> dict[str, list[Any]]:
+    """Return a change as the function reads it."""
+    parts: dict[str, list[Any]] = {
+        "if_refs": [{"name": folded(ref), "id": id} for ref, id in change.if_refs.items()],
         "if_versions": [{"id": id, "version": version.hex()} for id, version in change.if_versions.items()],
         "if_docs": [
             {"id": id, "docs": {name: version.hex() for name, version in docs.items()}}
@@ -217,16 +203,13 @@ def _document(change: Change) -> dict[str, list[dict[str, object]]]:
             {"id": id, "version": row.version.hex(), "expires": row.expires, "record": row.record}
             for id, row in change.rows.items()
         ],
-        "gone": [{"id": id} for id in change.gone],
-        "refs": [{**_named(ref), "id": id} for ref, id in change.refs.items()],
-        "no_refs": [_named(ref) for ref in change.no_refs],
+        "gone": list(change.gone),
+        "refs": [{"name": folded(ref), "id": id} for ref, id in change.refs.items()],
+        "no_refs": [folded(ref) for ref in change.no_refs],
         "docs": [
             {"id": id, "folded": fold(name), "name": name, "version": (doc.version or b"").hex(), "body": doc.body}
             for id, docs in change.docs.items()
             for name, doc in docs.items()
         ],
     }
-
-
-def _named(ref: Ref) -> dict[str, object]:
-    return {"kind": ref[0], "name": fold(ref[1])}
+    return {name: part for name, part in parts.items() if part}

@@ -1,5 +1,7 @@
 """What PostgreSQL is asked: schema 1, and one statement for everything that a store does.
 
+Writing is done by functions in the schema: a statement alone would read what was there before it got its locks.
+
 The schema is called ``ctxruntime``, so that it is found whatever the search path is, and dropped in one go. Who may not
 create schemas in the database has it made by somebody who may: ``CREATE SCHEMA ctxruntime AUTHORIZATION bot``.
 
@@ -13,8 +15,10 @@ from functools import cache
 from typing import Final, LiteralString
 from zlib import crc32
 
+from ctxruntime.conversation.stores.base import Ref
+
 __all__ = [
-    "COMMIT", "DOCS", "GET_DOC", "LOCK", "MAKE", "PUT_DOC", "ROWS", "SCHEMA", "SWEEP", "VERSION", "fold", "look",
+    "COMMIT", "DOCS", "GET_DOC", "IS_MADE", "MAKE", "PUT_DOC", "ROWS", "SCHEMA", "VERSION", "fold", "folded", "look",
     "stripe",
 ]  # fmt: skip
 
@@ -24,104 +28,117 @@ _LONGEST: Final = 600
 STRIPES: Final = 2048
 """How many locks there are for all names together: the server's table of locks is small (6,400 by default)."""
 
-VERSION: Final[LiteralString] = "SELECT to_regclass('ctxruntime.meta') IS NOT NULL"
-MAKE: Final[tuple[LiteralString, ...]] = (
+IS_MADE: Final[LiteralString] = (
+    "SELECT to_regclass('ctxruntime.meta') IS NOT NULL, to_regproc('ctxruntime.put_doc_1') IS NOT NULL"
+)
+VERSION: Final[LiteralString] = "SELECT schema FROM ctxruntime.meta"
+TABLES: Final[tuple[LiteralString, ...]] = (
     "SELECT pg_advisory_xact_lock(1668577394, -1)",  # two first users at once
     "DO $$ BEGIN IF to_regnamespace('ctxruntime') IS NULL THEN CREATE SCHEMA ctxruntime; END IF; END $$",
     "CREATE TABLE IF NOT EXISTS ctxruntime.meta (schema integer NOT NULL)",
+    "INSERT INTO ctxruntime.meta SELECT 1 WHERE NOT EXISTS (SELECT FROM ctxruntime.meta)",
     """CREATE TABLE IF NOT EXISTS ctxruntime.convs (
         ns text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL,
         version bytea NOT NULL, expires double precision NOT NULL, record text NOT NULL, PRIMARY KEY (ns, id))""",
     """CREATE TABLE IF NOT EXISTS ctxruntime.refs (
-        ns text COLLATE "C" NOT NULL, kind text COLLATE "C" NOT NULL, name text COLLATE "C" NOT NULL,
-        conv text COLLATE "C" NOT NULL, PRIMARY KEY (ns, kind, name),
-        FOREIGN KEY (ns, conv) REFERENCES ctxruntime.convs ON DELETE CASCADE)""",
+        ns text COLLATE "C" NOT NULL, name text COLLATE "C" NOT NULL, conv text COLLATE "C" NOT NULL,
+        PRIMARY KEY (ns, name), FOREIGN KEY (ns, conv) REFERENCES ctxruntime.convs ON DELETE CASCADE)""",
     """CREATE TABLE IF NOT EXISTS ctxruntime.docs (
         ns text COLLATE "C" NOT NULL, conv text COLLATE "C" NOT NULL, folded text COLLATE "C" NOT NULL,
         name text NOT NULL, version bytea NOT NULL, body text NOT NULL, PRIMARY KEY (ns, conv, folded),
         FOREIGN KEY (ns, conv) REFERENCES ctxruntime.convs ON DELETE CASCADE)""",
     "CREATE INDEX IF NOT EXISTS convs_expires ON ctxruntime.convs (expires)",
     "CREATE INDEX IF NOT EXISTS refs_conv ON ctxruntime.refs (ns, conv)",
-    "INSERT INTO ctxruntime.meta SELECT 1 WHERE NOT EXISTS (SELECT FROM ctxruntime.meta)",
 )
 
-LOCK: Final[LiteralString] = "SELECT pg_advisory_xact_lock(1668577394, stripe) FROM unnest(%s::int[]) AS stripe"
-"""Taken in order, and before the statement that reads, so that this sees what the lock's last holder has written."""
-
-COMMIT: Final[LiteralString] = """
-WITH input AS MATERIALIZED (SELECT %s::text AS ns, %s::json AS change),
-clock AS MATERIALIZED (SELECT extract(epoch FROM clock_timestamp())::float8 AS now),
-living AS NOT MATERIALIZED (
-    SELECT id, version FROM ctxruntime.convs
-    WHERE ns = (SELECT ns FROM input) AND expires > (SELECT now FROM clock)
-),
-same AS MATERIALIZED (SELECT NOT EXISTS (
-    SELECT FROM input, json_to_recordset(change->'if_refs') AS was(kind text, name text, id text)
-    LEFT JOIN ctxruntime.refs ON refs.ns = (SELECT ns FROM input) AND refs.kind = was.kind AND refs.name = was.name
-    LEFT JOIN living ON living.id = refs.conv
-    WHERE living.id IS DISTINCT FROM was.id
-) AND NOT EXISTS (
-    SELECT FROM input, json_to_recordset(change->'if_versions') AS was(id text, version text)
-    LEFT JOIN living ON living.id = was.id
-    WHERE encode(living.version, 'hex') IS DISTINCT FROM was.version
-) AND NOT EXISTS (
-    SELECT FROM input, json_to_recordset(change->'if_docs') AS was(id text, docs jsonb)
-    LEFT JOIN living ON living.id = was.id
-    WHERE living.id IS NULL OR was.docs <> (
-        SELECT coalesce(jsonb_object_agg(docs.name, encode(docs.version, 'hex')), '{}') FROM ctxruntime.docs
-        WHERE docs.ns = (SELECT ns FROM input) AND docs.conv = was.id
-    )
-) AS ok),
-todo AS MATERIALIZED (SELECT ns, change FROM input, same WHERE ok),
-drop_rows AS (
-    DELETE FROM ctxruntime.convs USING todo, json_to_recordset(change->'gone') AS gone(id text)
-    WHERE convs.ns = todo.ns AND convs.id = gone.id
-),
-drop_refs AS (
-    DELETE FROM ctxruntime.refs USING todo, json_to_recordset(change->'no_refs') AS gone(kind text, name text)
-    WHERE refs.ns = todo.ns AND refs.kind = gone.kind AND refs.name = gone.name
-),
-write_rows AS (
-    INSERT INTO ctxruntime.convs SELECT ns, id, decode(version, 'hex'), expires, record
-    FROM todo, json_to_recordset(change->'rows') AS row(id text, version text, expires float8, record text)
+# Each statement of a function sees what was committed before it began: so what comes after the locks sees what their
+# last holders have written. A function that changes gets another number, as older processes go on with the old one.
+_COMMIT_1: Final[LiteralString] = """
+CREATE OR REPLACE FUNCTION ctxruntime.commit_1(a_ns text, stripes int[], change jsonb) RETURNS boolean
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE a_now float8;
+BEGIN
+    PERFORM pg_advisory_xact_lock(1668577394, stripe) FROM unnest(stripes) AS stripe;
+    a_now := extract(epoch FROM clock_timestamp());
+    IF EXISTS (
+        SELECT FROM jsonb_to_recordset(change->'if_refs') AS was(name text, id text)
+        LEFT JOIN ctxruntime.refs ON refs.ns = a_ns AND refs.name = was.name
+        LEFT JOIN ctxruntime.convs ON convs.ns = a_ns AND convs.id = refs.conv AND expires > a_now
+        WHERE convs.id IS DISTINCT FROM was.id
+    ) THEN
+        RETURN false;
+    END IF;
+    IF change ? 'if_versions' AND EXISTS (
+        SELECT FROM jsonb_to_recordset(change->'if_versions') AS was(id text, version text)
+        LEFT JOIN ctxruntime.convs ON convs.ns = a_ns AND convs.id = was.id AND expires > a_now
+        WHERE encode(convs.version, 'hex') IS DISTINCT FROM was.version
+    ) THEN
+        RETURN false;
+    END IF;
+    IF change ? 'if_docs' AND EXISTS (
+        SELECT FROM jsonb_to_recordset(change->'if_docs') AS was(id text, docs jsonb)
+        LEFT JOIN ctxruntime.convs ON convs.ns = a_ns AND convs.id = was.id AND expires > a_now
+        WHERE convs.id IS NULL OR was.docs <> (
+            SELECT coalesce(jsonb_object_agg(docs.name, encode(docs.version, 'hex')), '{}') FROM ctxruntime.docs
+            WHERE docs.ns = a_ns AND docs.conv = was.id
+        )
+    ) THEN
+        RETURN false;
+    END IF;
+    IF change ? 'gone' THEN -- with what is left of their refs and documents
+        DELETE FROM ctxruntime.convs
+        WHERE ns = a_ns AND id = ANY (ARRAY(SELECT jsonb_array_elements_text(change->'gone')));
+    END IF;
+    IF change ? 'no_refs' THEN
+        DELETE FROM ctxruntime.refs
+        WHERE ns = a_ns AND name = ANY (ARRAY(SELECT jsonb_array_elements_text(change->'no_refs')));
+    END IF;
+    INSERT INTO ctxruntime.convs SELECT a_ns, id, decode(version, 'hex'), expires, record
+    FROM jsonb_to_recordset(change->'rows') AS new(id text, version text, expires float8, record text)
     ON CONFLICT (ns, id) DO UPDATE
-    SET version = excluded.version, expires = excluded.expires, record = excluded.record
-),
-write_refs AS (
-    INSERT INTO ctxruntime.refs SELECT ns, kind, name, id
-    FROM todo, json_to_recordset(change->'refs') AS ref(kind text, name text, id text)
-    ON CONFLICT (ns, kind, name) DO UPDATE SET conv = excluded.conv WHERE refs.conv <> excluded.conv
-),
-write_docs AS (
-    INSERT INTO ctxruntime.docs SELECT ns, id, folded, name, decode(version, 'hex'), body
-    FROM todo, json_to_recordset(change->'docs')
-        AS doc(id text, folded text, name text, version text, body text)
-    ON CONFLICT (ns, conv, folded) DO UPDATE SET version = excluded.version, body = excluded.body
-)
-SELECT ok FROM same"""
-"""The deletion of a row takes along what is left of its refs and documents."""
+    SET version = excluded.version, expires = excluded.expires, record = excluded.record;
+    INSERT INTO ctxruntime.refs SELECT a_ns, name, id
+    FROM jsonb_to_recordset(change->'refs') AS new(name text, id text)
+    ON CONFLICT (ns, name) DO UPDATE SET conv = excluded.conv WHERE refs.conv <> excluded.conv;
+    IF change ? 'docs' THEN
+        INSERT INTO ctxruntime.docs SELECT a_ns, id, folded, name, decode(version, 'hex'), body
+        FROM jsonb_to_recordset(change->'docs')
+            AS new(id text, folded text, name text, version text, body text)
+        ON CONFLICT (ns, conv, folded) DO UPDATE SET version = excluded.version, body = excluded.body;
+    END IF;
+    DELETE FROM ctxruntime.convs WHERE (ns, id) IN ( -- a few that have expired, of any namespace
+        SELECT ns, id FROM ctxruntime.convs WHERE expires <= a_now ORDER BY expires LIMIT 4 FOR UPDATE SKIP LOCKED
+    );
+    RETURN true;
+END $$"""
+_PUT_DOC_1: Final[LiteralString] = """
+CREATE OR REPLACE FUNCTION ctxruntime.put_doc_1(
+    a_ns text, stripe int, a_conv text, a_folded text, a_name text, a_version bytea, a_body text, was bytea
+) RETURNS boolean
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE found_version bytea;
+BEGIN
+    PERFORM pg_advisory_xact_lock(1668577394, stripe);
+    PERFORM FROM ctxruntime.convs
+    WHERE ns = a_ns AND id = a_conv AND expires > (SELECT extract(epoch FROM clock_timestamp())::float8);
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    SELECT version INTO found_version FROM ctxruntime.docs
+    WHERE ns = a_ns AND conv = a_conv AND folded = a_folded;
+    IF found_version IS DISTINCT FROM was AND found_version IS DISTINCT FROM a_version THEN
+        RETURN false;
+    END IF;
+    INSERT INTO ctxruntime.docs VALUES (a_ns, a_conv, a_folded, a_name, a_version, a_body)
+    ON CONFLICT (ns, conv, folded) DO UPDATE SET version = excluded.version, body = excluded.body;
+    RETURN true;
+END $$"""
+MAKE: Final[tuple[LiteralString, ...]] = (*TABLES, _COMMIT_1, _PUT_DOC_1)
 
-SWEEP: Final[LiteralString] = """
-DELETE FROM ctxruntime.convs WHERE (ns, id) IN (
-    SELECT ns, id FROM ctxruntime.convs WHERE expires <= extract(epoch FROM clock_timestamp())::float8
-    ORDER BY expires LIMIT 4 FOR UPDATE SKIP LOCKED)"""
-
-PUT_DOC: Final[LiteralString] = """
-WITH input AS MATERIALIZED (SELECT %s::text AS ns, %s::text AS conv, %s::text AS folded, %s::text AS name,
-    %s::bytea AS version, %s::text AS body, %s::bytea AS was),
-alive AS MATERIALIZED (
-    SELECT input.* FROM input JOIN ctxruntime.convs ON convs.ns = input.ns AND convs.id = input.conv
-    WHERE expires > extract(epoch FROM clock_timestamp())::float8
-),
-written AS (
-    INSERT INTO ctxruntime.docs
-    SELECT alive.ns, alive.conv, alive.folded, alive.name, alive.version, alive.body
-    FROM alive LEFT JOIN ctxruntime.docs USING (ns, conv, folded)
-    WHERE docs.version IS NOT DISTINCT FROM alive.was OR docs.version = alive.version
-    ON CONFLICT (ns, conv, folded) DO UPDATE SET version = excluded.version, body = excluded.body
-    RETURNING 1
-)
-SELECT EXISTS (SELECT FROM written), EXISTS (SELECT FROM alive)"""
+COMMIT: Final[LiteralString] = "SELECT ctxruntime.commit_1(%s, %s::int[], %s::jsonb)"
+PUT_DOC: Final[LiteralString] = "SELECT ctxruntime.put_doc_1(%s, %s::int, %s, %s, %s, %s, %s, %s)"
 
 GET_DOC: Final[LiteralString] = """
 SELECT docs.version, docs.body
@@ -137,25 +154,30 @@ ROWS: Final[LiteralString] = """
 SELECT id, version, expires, record FROM ctxruntime.convs
 WHERE ns = %s AND id > %s AND expires > extract(epoch FROM now())::float8 ORDER BY id LIMIT 500"""
 
-_REF: Final[LiteralString] = "(%s::int, %s::text, %s::text, NULL::text)"
-_ID: Final[LiteralString] = "(-1, NULL, NULL, %s::text)"
+_REF: Final[LiteralString] = "(%s::int, %s::text, NULL::text)"
+_ID: Final[LiteralString] = "(-1, NULL, %s::text)"
 
 
 @cache
 def look(refs: int, ids: int) -> LiteralString:
     """Return the statement that looks at so many refs and so many ids, one row of the answer for each.
 
-    It takes the namespace twice, then a number, a kind and a name for each ref, then the ids.
+    It takes a number and a name for each ref, then the ids, then the namespace twice.
     """
-    each: list[LiteralString] = [*[_REF] * refs, *[_ID] * ids] or ["(-1, NULL, NULL, NULL::text)"]
-    asked: LiteralString = ", ".join(each)
+    none: LiteralString = "(-1, NULL, NULL::text)"
+    asked: tuple[LiteralString, ...] = (*(_REF for _ in range(refs)), *(_ID for _ in range(ids)))
     return (
         "SELECT extract(epoch FROM now())::float8, asked.at, convs.id, convs.version, convs.expires, convs.record "
-        "FROM (VALUES " + asked + ") AS asked(at, kind, name, id) "
-        "LEFT JOIN ctxruntime.refs ON refs.ns = %s AND refs.kind = asked.kind AND refs.name = asked.name "
+        "FROM (VALUES " + ", ".join(asked or (none,)) + ") AS asked(at, name, id) "
+        "LEFT JOIN ctxruntime.refs ON refs.ns = %s AND refs.name = asked.name "
         "LEFT JOIN ctxruntime.convs ON convs.ns = %s AND convs.id = coalesce(refs.conv, asked.id) "
         "AND convs.expires > extract(epoch FROM now())::float8"
     )
+
+
+def folded(ref: Ref) -> str:
+    """Return a ref as an index can hold it."""
+    return fold(f"{ref[0]}:{ref[1]}")
 
 
 def fold(name: str) -> str:
@@ -165,6 +187,6 @@ def fold(name: str) -> str:
     return "\x01" + hashlib.sha256(encoded).hexdigest()
 
 
-def stripe(namespace: str, kind: str, name: str) -> int:
-    """Return the lock that this name shares with some others."""
-    return crc32(f"{namespace}\0{kind}{name}".encode()) % STRIPES
+def stripe(namespace: str, name: str) -> int:
+    """Return the lock that this name, of a ref or a conversation, shares with some others."""
+    return crc32(f"{namespace}\0{name}".encode()) % STRIPES

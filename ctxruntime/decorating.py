@@ -155,19 +155,24 @@ def _function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Call
 
 def _coroutine_function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Callable[..., Any]:
     async def scoped(*args: Any, **kwargs: Any) -> Any:
-        layer = door.make(new_call(args, kwargs))
-        if SUBSCRIBERS:
-            await entered_async(lambda: door.entered(layer), lambda: door.leave(layer))
+        call = new_call(args, kwargs)
+        layer = await entered_async(lambda: _held_by(door, call), door.leave) if SUBSCRIBERS else door.make(call)
         held = Held(layer, door.left)
         return await held_body(held.call(fn, args, kwargs), held)
 
     return scoped
 
 
+def _held_by(door: Entrance, call: Call | None) -> Layer:
+    """Make the layer of one call, which its body holds from now on: both may tell subscribers."""
+    layer = door.make(call)
+    door.entered(layer)
+    return layer
+
+
 def _generator_function(fn: Callable[..., Any], door: Entrance, new_call: NewCall) -> Callable[..., Any]:
     def scoped(*args: Any, **kwargs: Any) -> Any:
-        layer = door.make(new_call(args, kwargs))  # of the caller's state, not of the first stepper's
-        door.entered(layer)
+        layer = _held_by(door, new_call(args, kwargs))  # of the caller's state, not of the first stepper's
         held = Held(layer, door.left)
         return held_body(held.call(fn, args, kwargs), held)
 

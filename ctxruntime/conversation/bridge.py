@@ -12,12 +12,12 @@ from __future__ import annotations
 import logging
 import random
 import time
-from asyncio import to_thread
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeVar, final
 
 from ctxruntime.conversation import steps
+from ctxruntime.conversation.blocking import off_loop
 from ctxruntime.conversation.errors import StoreBusyError, StoreCorruptError
 from ctxruntime.conversation.lifetimes import Lifetimes
 from ctxruntime.conversation.merging import with_documents
@@ -264,7 +264,7 @@ class Bridge:
         )
 
     async def _awaited(self, call: Callable[[], R]) -> R:
-        return await to_thread(call) if self.store.blocks else call()
+        return await off_loop(self.store, call)
 
     def _settled(self, look: Look, refs: Sequence[Ref]) -> Conversation | None:
         """Return the conversation if nothing is to be changed: the one path that must be fast."""

@@ -8,27 +8,35 @@ async with browsers.locked() as browser:        # this conversation's, and nobod
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
+from _thread import RLock
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import islice, takewhile
 from types import TracebackType
 from typing import Any, Final, Generic, TypeVar, cast, final
 from weakref import WeakSet
 
+from ctxruntime.conversation.bridge import Bridge
 from ctxruntime.conversation.errors import NoConversationError
 from ctxruntime.conversation.notices import watch
 from ctxruntime.conversation.records import Conversation
-from ctxruntime.conversation.turns import conversation_id, in_use
-from ctxruntime.conversation.turnstile import Turnstile
+from ctxruntime.conversation.turns import aconversation_id, conversation_id, in_use
+from ctxruntime.conversation.turnstile import Owner, Turnstile, owner_here
 from ctxruntime.guarding import guard
-from ctxruntime.layers import UNSET, Unset
+from ctxruntime.layers import UNSET, Unset, renew_in_child
+from ctxruntime.scope import cleared
 
 __all__ = ["ConversationLocal"]
 
 HOUR: Final = 3600.0
+WANTED_BY: Final = "a ConversationLocal"
 T = TypeVar("T")
+_LOG: Final = logging.getLogger("ctxruntime")
 _guarded: Final = guard("conversation: the cleanup of an object")
 
 
@@ -36,15 +44,16 @@ _guarded: Final = guard("conversation: the cleanup of an object")
 class _Kept(Generic[T]):
     """The object of one conversation."""
 
-    __slots__ = ("building", "gone", "lock", "object", "used")
+    __slots__ = ("building", "gone", "id", "lock", "object", "used")
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, id: str) -> None:
+        self.id: str = id
         self.lock: Final = Turnstile()
         self.building: Final = threading.RLock()
         self.object: T | Unset = UNSET
-        self.used: float = now
+        self.used: float = 0.0
         self.gone: bool = False
-        """Whether it is no longer its conversation's; it is cleaned up when nobody has it in use."""
+        """Whether it is no longer its conversation's; it is cleaned up when nobody has it locked."""
 
 
 @final
@@ -56,9 +65,10 @@ class ConversationLocal(Generic[T]):
     Args:
         factory: makes the object, called with nothing, once per conversation.
         ttl: seconds after which an object that nobody used is dropped, at the next use of any.
-        max_size: how many are kept; the longest unused are dropped. What is locked is never dropped.
+        max_size: how many are kept; the longest unused are dropped. What is locked is never dropped for either.
         cleanup: called with each object once, when it is dropped: forgotten or expired, unused for too long, pushed
-            out, discarded, or the loser where two conversations became one. Its errors are logged.
+            out, discarded, or the loser where two conversations became one; when nobody has it locked. No turn is
+            in effect then: it may run in another's. Its errors are logged.
 
     Raises, from every call:
         NoConversationError: no conversation is in effect, and none was given.
@@ -81,22 +91,25 @@ class ConversationLocal(Generic[T]):
         self._cleanup: Final = cleanup
         self._kept: OrderedDict[str, _Kept[T]] = OrderedDict()
         """By conversation; the longest unused first."""
-        self._registry = threading.RLock()
-        _LOCALS.add(self)
+        self._registry = RLock()
+        with _listing:
+            _LOCALS.add(self)
 
     def get(self, conversation: Conversation | str | None = None) -> T:
         """Return the object of the conversation in effect, or of this one; it is built once, whoever asks at once."""
         while True:
             kept = self.entry(conversation)
-            self._sweep()
             with kept.building:
                 if not kept.gone:
-                    return self._built(kept)
+                    found = self._built(kept)
+                    if not kept.gone:
+                        return found
+            self.settle(kept)
 
     def locked(self, conversation: Conversation | str | None = None) -> Locked[T]:
         """Return what `with` and `async with` take for the object, to be alone with it: first come first served.
 
-        The lock is one for threads and tasks, and not re-entrant.
+        The lock is one for threads and tasks of asyncio, and not re-entrant.
 
         Raises:
             RuntimeError: upon entering, where this thread, or this task, would wait for itself.
@@ -108,50 +121,57 @@ class ConversationLocal(Generic[T]):
         self._drop(self._id(conversation))
 
     def __len__(self) -> int:
-        return len(self._kept)
+        with self._registry:
+            return sum(kept.object is not UNSET for kept in self._kept.values())
 
     def merged(self, kept: Conversation, other: Conversation) -> None:
         """Follow: the object of what became part of another goes over, where that has none."""
         with self._registry:
-            if kept.id not in self._kept and other.id in self._kept:
-                self._kept[kept.id] = self._kept.pop(other.id)
+            moving, staying = self._kept.get(other.id), self._kept.get(kept.id)
+            if moving is None:
                 return
-        self._drop(other.id)
+            goes_over = staying is None or staying.object is UNSET
+            loser = staying if goes_over else moving
+            if loser is not None:
+                self._remove(loser)
+            if goes_over:
+                del self._kept[other.id]
+                moving.id = kept.id
+                self._kept[kept.id] = moving
+                self._touch(moving)
+        if loser is not None:
+            self.settle(loser)
 
     def ended(self, conversation: Conversation) -> None:
         """Drop the object of a conversation that was forgotten, or has expired."""
         self._drop(conversation.id)
 
-    def _id(self, conversation: Conversation | str | None) -> str:
-        if conversation is None:
-            using = in_use()
-            if using is None:
-                raise NoConversationError("a ConversationLocal")
-            return conversation_id(using.bridge, "a ConversationLocal")
-        return conversation.id if isinstance(conversation, Conversation) else conversation
-
     def entry(self, conversation: Conversation | str | None) -> _Kept[T]:
-        """Return what is kept for a conversation, made at the first need."""
+        """Return what is kept for a conversation, made at the first need; drop what is idle or too much."""
         id = self._id(conversation)
         with self._registry:
+            dropped = self._idle()
             kept = self._kept.get(id)
             if kept is None:
-                kept = self._kept[id] = _Kept(time.monotonic())
-            self._kept.move_to_end(id)
-            kept.used = time.monotonic()
-            return kept
+                kept = self._kept[id] = _Kept(id)
+            self._touch(kept)
+            dropped += self._surplus(kept)
+        if dropped:
+            with ExitStack() as stack:  # every one, also if a cleanup is interrupted
+                for one in reversed(dropped):
+                    stack.callback(self._clean_up_and_release, one)
+        return kept
 
-    def _built(self, kept: _Kept[T]) -> T:
-        with kept.building:
-            if kept.object is UNSET:
-                kept.object = self._factory()
-            return kept.object
+    async def aentry(self, conversation: Conversation | str | None) -> _Kept[T]:
+        """Do what `entry` does, without blocking the event loop."""
+        if conversation is None:
+            conversation = await aconversation_id(_bridge_in_use(), WANTED_BY)
+        return self.entry(conversation)
 
     def taken(self, kept: _Kept[T]) -> bool:
         """Take note that the lock of an object is held; False, and released, if it was dropped meanwhile."""
         try:
             if not kept.gone:
-                self._sweep()
                 self._built(kept)
                 return True
         except BaseException:
@@ -161,83 +181,142 @@ class ConversationLocal(Generic[T]):
         return False
 
     def release(self, kept: _Kept[T]) -> None:
-        """Let go of the lock of an object; what was dropped meanwhile is cleaned up."""
-        kept.used = time.monotonic()
-        kept.lock.release()
-        if kept.gone:
-            self._clean_up(kept)
-
-    def _drop(self, id: str) -> None:
+        """Let go of the lock of an object; what was dropped meanwhile is cleaned up before the next in the queue."""
         with self._registry:
-            kept = self._kept.pop(id, None)
-            if kept is not None:
-                kept.gone = True
-        if kept is not None:
-            self._clean_up(kept)
+            if self._kept.get(kept.id) is kept:
+                self._touch(kept)
+        if kept.gone:
+            self._clean_up_and_release(kept)
+        else:
+            kept.lock.release()
+            self.settle(kept)
 
-    def _clean_up(self, kept: _Kept[T]) -> None:
-        """Clean up what is gone, once, when nobody has it locked or waits for it."""
-        with kept.building:
-            if not kept.lock.is_free or kept.object is UNSET:
-                return
-            dropped, kept.object = kept.object, UNSET
-        if self._cleanup is not None:
-            with _guarded:
-                self._cleanup(dropped)
+    def settle(self, kept: _Kept[T]) -> None:
+        """Clean up what is gone, unless somebody has it locked: who will do it then."""
+        if kept.gone and kept.lock.try_acquire():
+            self._clean_up_and_release(kept)
 
     def forget_all(self) -> None:
         """Start anew in a forked child: the objects are the parent's, and so are their locks."""
         self._kept = OrderedDict()
-        self._registry = threading.RLock()
+        self._registry = RLock()
 
-    def _sweep(self) -> None:
-        """Drop what nobody used for too long, and what is too much; never what is locked."""
+    def _id(self, conversation: Conversation | str | None) -> str:
+        if conversation is None:
+            return conversation_id(_bridge_in_use(), WANTED_BY)
+        return conversation.id if isinstance(conversation, Conversation) else conversation
+
+    def _built(self, kept: _Kept[T]) -> T:
+        with kept.building:
+            if kept.object is UNSET:
+                try:
+                    kept.object = self._factory()
+                except BaseException:
+                    self._remove(kept)  # whoever waits for it tries anew
+                    raise
+            return kept.object
+
+    def _touch(self, kept: _Kept[T]) -> None:
+        """Take note that it is used. The registry is held."""
+        self._kept.move_to_end(kept.id)
+        kept.used = time.monotonic()
+
+    def _idle(self) -> list[_Kept[T]]:
+        """Remove and lock what nobody used for too long. The registry is held."""
         now = time.monotonic()
+        unused = list(takewhile(lambda kept: kept.used + self._ttl <= now, self._kept.values()))
+        return [kept for kept in unused if self._seize(kept)]
+
+    def _surplus(self, but: _Kept[T]) -> list[_Kept[T]]:
+        """Remove and lock the longest unused that are too much, but for one. The registry is held."""
+        most = max(0, len(self._kept) - self._max_size)
+        seized = (kept for kept in list(self._kept.values()) if kept is not but and self._seize(kept)) if most else ()
+        return list(islice(seized, most))
+
+    def _seize(self, kept: _Kept[T]) -> bool:
+        """Remove and lock an object that nobody uses; what is just being built is used."""
+        if kept.object is UNSET or not kept.lock.try_acquire():
+            return False
+        self._remove(kept)
+        return True
+
+    def _drop(self, id: str) -> None:
         with self._registry:
-            surplus = len(self._kept) - self._max_size
-            idle: list[str] = []
-            for id, kept in self._kept.items():
-                if surplus <= len(idle) and kept.used + self._ttl > now:
-                    break
-                if kept.lock.is_free:
-                    idle.append(id)
-        for id in idle:
-            self._drop(id)
+            kept = self._kept.get(id)
+            if kept is not None:
+                self._remove(kept)
+        if kept is not None:
+            self.settle(kept)
+
+    def _remove(self, kept: _Kept[T]) -> None:
+        with self._registry:
+            if self._kept.get(kept.id) is kept:
+                del self._kept[kept.id]
+            kept.gone = True
+
+    def _clean_up_and_release(self, kept: _Kept[T]) -> None:
+        """Clean up what is gone, and let go of its lock, which is held."""
+        try:
+            with kept.building:
+                dropped, kept.object = kept.object, UNSET
+            if dropped is not UNSET and self._cleanup is not None:
+                self._call_cleanup(self._cleanup, dropped)
+        finally:
+            kept.lock.release()
+
+    def _call_cleanup(self, cleanup: Callable[[T], object], dropped: T) -> None:
+        with _guarded, cleared():
+            try:
+                cleanup(dropped)
+            except Exception:  # noqa: BLE001  # the host's own, whatever it is
+                _LOG.warning("conversation: the cleanup of an object failed, which is dropped", exc_info=True)
 
 
 @final
 class Locked(Generic[T]):
-    """The object of one conversation, for one `with` or `async with`; `ConversationLocal.locked` makes it."""
+    """The object of one conversation, for one `with` or `async with`, or many; `ConversationLocal.locked` makes it."""
 
-    __slots__ = ("_conversation", "_kept", "_local")
+    __slots__ = ("_conversation", "_held", "_local")
 
     def __init__(self, local: ConversationLocal[T], conversation: Conversation | str | None) -> None:
         self._local: Final = local
         self._conversation: Final = conversation
-        self._kept: _Kept[T] | None = None
+        self._held: Final[list[tuple[Owner, _Kept[T]]]] = []
 
     def __enter__(self) -> T:
         while True:
             kept = self._local.entry(self._conversation)
-            kept.lock.acquire()
+            try:
+                kept.lock.acquire()
+            except BaseException:
+                self._local.settle(kept)  # it may have been handed over in the same moment, and passed on
+                raise
             if self._local.taken(kept):
-                self._kept = kept
-                return cast("T", kept.object)
+                return self._entered(kept)
 
     async def __aenter__(self) -> T:
         while True:
-            kept = self._local.entry(self._conversation)
-            await kept.lock.acquire_async()
+            kept = await self._local.aentry(self._conversation)
+            try:
+                await kept.lock.acquire_async()
+            except BaseException:
+                self._local.settle(kept)
+                raise
             if self._local.taken(kept):
-                self._kept = kept
-                return cast("T", kept.object)
+                return self._entered(kept)
+
+    def _entered(self, kept: _Kept[T]) -> T:
+        self._held.append((owner_here(), kept))
+        return cast("T", kept.object)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            self._local.release(kept)
+        here, held = owner_here(), self._held.copy()
+        entry = next((entry for entry in reversed(held) if entry[0] == here), held[-1] if held else None)
+        if entry is not None:
+            self._held.remove(entry)
+            self._local.release(entry[1])
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -245,7 +324,21 @@ class Locked(Generic[T]):
         self.__exit__(kind, error, trace)
 
 
+def _bridge_in_use() -> Bridge:
+    using = in_use()
+    if using is None:
+        raise NoConversationError(WANTED_BY)
+    return using.bridge
+
+
 _LOCALS: Final[WeakSet[ConversationLocal[Any]]] = WeakSet()
+_listing = RLock()
+renew_in_child(globals(), "_listing")
+
+
+def _locals() -> list[ConversationLocal[Any]]:
+    with _listing:
+        return list(_LOCALS)
 
 
 @final
@@ -254,12 +347,12 @@ class _All:
 
     def merged(self, kept: Conversation, other: Conversation) -> None:
         """Tell that `other` is part of `kept` from now on."""
-        for local in list(_LOCALS):
+        for local in _locals():
             local.merged(kept, other)
 
     def ended(self, conversation: Conversation) -> None:
         """Tell that a conversation is no more."""
-        for local in list(_LOCALS):
+        for local in _locals():
             local.ended(conversation)
 
 
@@ -267,7 +360,7 @@ watch(_All())
 
 
 def _forget_in_child() -> None:
-    for local in list(_LOCALS):
+    for local in _locals():
         local.forget_all()
 
 

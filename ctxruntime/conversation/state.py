@@ -12,17 +12,18 @@ from __future__ import annotations
 import os
 import random
 import time
-from asyncio import to_thread
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, TypeVar, final, overload
 
+from ctxruntime.conversation.blocking import off_loop
 from ctxruntime.conversation.bridge import PATIENCE, Bridge
 from ctxruntime.conversation.errors import (
     ConversationGoneError,
     NoConversationError,
     StateTooLargeError,
     StoreBusyError,
+    StoreCorruptError,
 )
 from ctxruntime.conversation.names import check_name
 from ctxruntime.conversation.records import Conversation
@@ -48,7 +49,8 @@ class ConversationState:
     Args:
         name: whose state it is, such as the plugin's name; each name has a state of its own.
         bridge: the bridge to ask; the one in use (`conversation.use`) unless given.
-        max_bytes: the most that it may take in a conversation, in bytes of JSON.
+        max_bytes: the most that it may take in a conversation, in bytes of JSON. Where two conversations that became
+            one have more, it can shrink.
 
     Raises, from every call:
         NoConversationError: no conversation is in effect.
@@ -65,9 +67,13 @@ class ConversationState:
         self._at: str | None = None
 
     def at(self, conversation: Conversation | str) -> ConversationState:
-        """Return the same state of another conversation: a parent's, or outside any turn; also by its id."""
+        """Return the same state of another conversation: a parent's, or outside any turn; also by its id.
+
+        Raises:
+            InvalidValueError: this is no id: a conversation without a parent has None there.
+        """
         there = ConversationState(self.name, bridge=self._bridge, max_bytes=self._max_bytes)
-        there._at = conversation.id if isinstance(conversation, Conversation) else conversation
+        there._at = conversation.id if isinstance(conversation, Conversation) else check_name("at()", conversation)
         return there
 
     @overload
@@ -149,7 +155,7 @@ class ConversationState:
         return await self._awaited(lambda: self.update(fn))
 
     async def _awaited(self, call: Callable[[], R]) -> R:
-        return await to_thread(call) if self._the_bridge().store.blocks else call()
+        return await off_loop(self._the_bridge().store, call)
 
     def __repr__(self) -> str:
         return f"<ConversationState {self.name!r}{'' if self._at is None else f' at {self._at}'}>"
@@ -178,22 +184,29 @@ class ConversationState:
             return do(bridge, followed)
 
     def _read(self, bridge: Bridge, id: str) -> dict[str, Any]:
+        return self._kept(bridge, id)[1]
+
+    def _kept(self, bridge: Bridge, id: str) -> tuple[Doc, dict[str, Any]]:
         doc = bridge.store.get_doc(bridge.namespace, id, self.name)
         if doc is None:
             raise ConversationGoneError(id)
-        return items_of(doc.body)
+        try:
+            return doc, items_of(doc.body)
+        except ValueError as error:
+            raise StoreCorruptError(
+                "the store of conversations",
+                f"holds a state {self.name!r} of conversation {id} that is none",
+                "forget the conversation, or restore a backup",
+            ) from error
 
     def _update(self, bridge: Bridge, id: str, *, fn: Callable[[dict[str, Any]], R]) -> R:
         give_up = time.monotonic() + PATIENCE
         pause = 0.0005
         while True:
-            doc = bridge.store.get_doc(bridge.namespace, id, self.name)
-            if doc is None:
-                raise ConversationGoneError(id)
-            items = items_of(doc.body)
+            doc, items = self._kept(bridge, id)
             result = fn(items)
             body = body_of(items)
-            if len(body) > self._max_bytes:
+            if len(body) > max(self._max_bytes, len(doc.body)):
                 raise StateTooLargeError(self.name, len(body), self._max_bytes)
             if body == doc.body:
                 return result

@@ -8,99 +8,35 @@ with use(bridge):
 
 from __future__ import annotations
 
-import logging
-import time
-from asyncio import get_running_loop, to_thread
+from asyncio import to_thread
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 from weakref import ref
 
+from ctxruntime.conversation.blocking import off_loop, would_block_loop
 from ctxruntime.conversation.bridge import Bridge
 from ctxruntime.conversation.errors import NoConversationError, StoreError
+from ctxruntime.conversation.identity import Identity
 from ctxruntime.conversation.keys import CONVERSATION_ID
 from ctxruntime.conversation.notices import watch
+from ctxruntime.conversation.outage import Outage
 from ctxruntime.conversation.records import Conversation
-from ctxruntime.conversation.stores.base import KEY, SESSION, Ref
 from ctxruntime.guarding import guard
 from ctxruntime.keys import GATEWAY_SESSION_KEY, SESSION_ID, Key
 from ctxruntime.layers import UNSET, Layer, Unset, amending, scope_of, tell_amended, write
 from ctxruntime.layers import current as current_layer
 from ctxruntime.subscriptions import defer, subscribe
 
-__all__ = ["Use", "conversation_id", "current", "follow", "in_use", "use"]
-
-FIRST_PAUSE: Final = 0.5
-LONGEST_PAUSE: Final = 30.0
-"""Seconds for which a store that failed is left alone by the turns that come: doubled each time it fails again."""
+__all__ = ["Use", "aconversation_id", "conversation_id", "current", "follow", "in_use", "use"]
 
 _IDENTITIES: Final = SESSION_ID.bit | GATEWAY_SESSION_KEY.bit
 _guarded: Final = guard("conversation: the conversation of a turn")
-_LOG: Final = logging.getLogger("ctxruntime")
 
-
-class Identity(NamedTuple):
-    """What a scope says of who is served in it; None is not known."""
-
-    key: str | None
-    session: str | None
-    parent: Ref | None = None
-    """The session, else the chat, in which a sub-agent was started."""
-
-    @classmethod
-    def of(cls, layer: Layer) -> Identity:
-        """Read it from the layer of a turn or of a bind."""
-        key, session = _known(layer, GATEWAY_SESSION_KEY), _known(layer, SESSION_ID)
-        if layer is layer.turn:
-            # Work with an id of its own, for a chat whose key it took over: the chat has not moved to that session.
-            apart = layer.taken & _IDENTITIES == GATEWAY_SESSION_KEY.bit and session is not None
-            return cls(None if apart else key, session)
-        if layer.turn is None or layer.binds & GATEWAY_SESSION_KEY.bit:
-            return cls(
-                key if layer.binds & GATEWAY_SESSION_KEY.bit else None,
-                session if layer.binds & SESSION_ID.bit else None,
-            )
-        return cls(None, session, None if layer.parent is None else _nearest(layer.parent))
-
-    def resolved(self, bridge: Bridge) -> Conversation | None:
-        """Return the conversation, found or made; None if nothing is known.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        if self.session is not None and self.parent is not None:
-            return bridge.resolve_child(self.session, self.parent)
-        if self.session is None and self.key is None:
-            return None
-        return bridge.resolve(gateway_session_key=self.key, session_id=self.session)
-
-    def found(self, bridge: Bridge) -> Conversation | None:
-        """Return the conversation, if there is one; see `resolved`."""
-        if self.session is None and self.key is None:
-            return None
-        return bridge.find(gateway_session_key=self.key, session_id=self.session)
-
-
-def _nearest(layer: Layer) -> Ref | None:
-    session, key = _known(layer, SESSION_ID), _known(layer, GATEWAY_SESSION_KEY)
-    if session is not None:
-        return SESSION, session
-    return None if key is None else (KEY, key)
-
-
-def _known(layer: Layer, key: Key[str]) -> str | None:
-    value = key.peek(layer)
-    return None if value is UNSET or value == "" else str(value)
-
-
-def _in_event_loop() -> bool:
-    """Tell whether an event loop of asyncio runs here: trio has no threads of asyncio's."""
-    try:
-        get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+_HELD: Final[dict[int, tuple[ref[Layer], Use]]] = {}
+"""The layers that have a conversation and the use that they have it from, by `id`, as long as somebody holds them."""
 
 
 @final
@@ -109,17 +45,14 @@ class Use:
 
     def __init__(self, bridge: Bridge) -> None:
         self.bridge: Final = bridge
-        self._turns: Final[dict[int, ref[Layer]]] = {}
-        """The layers that have a conversation, by `id`, as long as somebody holds them."""
-        self._pause: float = 0.0
-        self._left_alone_until: float = 0.0
-        self._endings: Final = (subscribe(self), watch(self))
+        self._outage: Final = Outage()
+        self._endings: Final = (subscribe(self, first=True), watch(self))
 
     def stop(self) -> None:
         """Consult the bridge no more; turns keep the conversation that they have. Again is harmless."""
         for end in self._endings:
             end()
-        if self in _IN_USE:
+        with suppress(ValueError):  # it was stopped already
             _IN_USE.remove(self)
 
     def __enter__(self) -> Use:
@@ -132,98 +65,128 @@ class Use:
 
     def entered(self, layer: Layer) -> None:
         """Resolve what a turn, or a bind, says of who is served."""
-        if in_use() is self and (layer is layer.turn or layer.binds & _IDENTITIES):
-            with _guarded:
+        if in_use() is not self:
+            return
+        with _guarded:
+            # Nobody served yet is what a turn starts from; a bind would go on with the conversation around it.
+            if Identity.of(layer).is_known if layer is layer.turn else layer.binds & _IDENTITIES:
                 self._consult(layer)
 
     def amended(self, layer: Layer, keys: Sequence[Key[Any]]) -> None:
         """Resolve again, where an identity was learned or changed."""
-        if in_use() is self and (SESSION_ID in keys or GATEWAY_SESSION_KEY in keys):
-            with _guarded:
-                self._consult(layer)
+        if in_use() is not self or not (SESSION_ID in keys or GATEWAY_SESSION_KEY in keys):
+            return
+        with _guarded:
+            if GATEWAY_SESSION_KEY in keys and layer.taken:
+                layer.taken &= ~GATEWAY_SESSION_KEY.bit  # its own from now on
+            self._consult(layer)
 
     def merged(self, kept: Conversation, other: Conversation) -> None:
         """Have the turns of a conversation that became part of another follow it."""
-        for reference in list(self._turns.values()):
+        for reference, holder in list(_HELD.values()):
             layer = reference()
-            if layer is not None and CONVERSATION_ID.peek(layer) == other.id:
+            if layer is not None and holder.bridge is self.bridge and CONVERSATION_ID.peek(layer) == other.id:
                 self._put(layer, kept.id)
 
     def ended(self, conversation: Conversation) -> None:
         """Do nothing: a turn keeps its conversation, also one that is gone."""
 
-    def ask(self, layer: Layer) -> str | None:
+    def of(self, scope: Layer | None) -> str | None:
+        """Return the id of the conversation that a scope has by itself, in this bridge; None if it is not known."""
+        if scope is None or not (scope is scope.turn or scope.binds & CONVERSATION_ID.bit):
+            return None
+        held, bound = _HELD.get(id(scope)), CONVERSATION_ID.peek(scope)
+        is_foreign = held is not None and held[1].bridge is not self.bridge
+        return None if bound is UNSET or is_foreign else str(bound)
+
+    def ask(self, scope: Layer) -> str | None:
         """Resolve a scope now, whatever happened before; return the conversation's id, None if it says of none.
 
         Raises:
             StoreError: the store failed.
         """
-        found = Identity.of(layer).resolved(self.bridge)
-        self._pause = 0.0
-        return self._take(layer, found)
+        while True:
+            identity, failures = Identity.of(scope), self._outage.failures
+            try:
+                found = identity.resolved(self.bridge)
+            except StoreError as error:
+                self._outage.failed(error, failures)
+                raise
+            if found is None:
+                return None
+            self._outage.answered()
+            if self._put(scope, found.id, identity):
+                return found.id
 
-    def follow(self, layer: Layer) -> str | None:
+    def follow(self, scope: Layer) -> str | None:
         """Find a scope's conversation again, after another process made it part of another; None if it is gone.
 
         Raises:
             StoreError: the store failed.
         """
-        return self._take(layer, Identity.of(layer).found(self.bridge))
-
-    def _take(self, layer: Layer, found: Conversation | None) -> str | None:
+        identity = Identity.of(scope)
+        found = identity.found(self.bridge)
         if found is None:
             return None
-        self._put(layer, found.id)
+        self._put(scope, found.id, identity)
         return found.id
 
     def _consult(self, layer: Layer) -> None:
-        """Resolve a scope, at once or before the door lets in; a store that failed is left alone for a while."""
-        identity = Identity.of(layer)
-        if identity.session is None and identity.key is None:
-            if layer is not layer.turn or CONVERSATION_ID.peek(layer) is not UNSET:
-                self._put(layer, UNSET)
-        elif time.monotonic() < self._left_alone_until:
-            self._put(layer, UNSET)
-        elif not (self.bridge.store.blocks and _in_event_loop() and defer(partial(self._off_loop, layer, identity))):
-            self._resolve(layer, identity)
+        """Resolve a scope, at once or before the door lets in."""
+        asks = Identity.of(layer).is_known and not self._outage.left_alone
+        if not (asks and would_block_loop(self.bridge.store) and defer(partial(self._off_loop, layer))):
+            self._resolve(layer)
 
-    async def _off_loop(self, layer: Layer, identity: Identity) -> None:
-        with _guarded:
-            await to_thread(self._resolve, layer, identity)
-
-    def _resolve(self, layer: Layer, identity: Identity) -> None:
-        found: Conversation | None = None
+    async def _off_loop(self, layer: Layer) -> None:
         with _guarded:
             try:
-                found = identity.resolved(self.bridge)
-                self._pause = 0.0
-            except StoreError as error:
-                self._failed(error)
-        self._put(layer, UNSET if found is None else found.id)
+                await to_thread(self._resolve, layer)
+            except BaseException:
+                self._put(layer, UNSET)  # what it had is another's, if it was amended
+                raise
 
-    def _failed(self, error: StoreError) -> None:
-        first = self._pause == 0.0
-        self._pause = FIRST_PAUSE if first else min(2 * self._pause, LONGEST_PAUSE)
-        self._left_alone_until = time.monotonic() + self._pause
-        if first:
-            _LOG.warning(
-                "the store of conversations failed, and turns go on without a conversation until it answers "
-                "(logged once): %s",
-                error,
-            )
+    def _resolve(self, layer: Layer) -> None:
+        """Bind the conversation of what a scope says; again if it says something else by then."""
+        while True:
+            identity = Identity.of(layer)
+            found = self._found(identity)
+            if self._put(layer, UNSET if found is None else found.id, identity):
+                return
 
-    def _put(self, layer: Layer, conversation: str | Unset) -> None:
-        """Bind a conversation in the scope that says whose it is."""
+    def _found(self, identity: Identity) -> Conversation | None:
+        """Return a conversation, found or made; None if nothing is known, or the store fails or is left alone."""
+        found: Conversation | None = None
+        with _guarded:
+            if identity.is_known and self._outage.may_try():
+                failures = self._outage.failures
+                try:
+                    found = identity.resolved(self.bridge)
+                except StoreError as error:
+                    self._outage.failed(error, failures)
+                else:
+                    self._outage.answered()
+        return found
+
+    def _put(self, layer: Layer, conversation: str | Unset, identity: Identity | None = None) -> bool:
+        """Bind a conversation in the scope that says whose it is; False if it says of another one by now."""
         with amending():
+            if identity is not None and not identity.is_of(layer):
+                return False
             if layer is not layer.turn:
                 layer.binds |= CONVERSATION_ID.bit
+            if conversation is not UNSET:
+                self._hold(layer)
             if CONVERSATION_ID.peek(layer) == conversation:
-                return
+                return True
             write(layer, CONVERSATION_ID, conversation)
-        place = id(layer)
-        if conversation is not UNSET and place not in self._turns:
-            self._turns[place] = ref(layer, lambda _: self._turns.pop(place, None))
         tell_amended([(layer, CONVERSATION_ID, conversation)])
+        return True
+
+    def _hold(self, layer: Layer) -> None:
+        place = id(layer)
+        held = _HELD.get(place)
+        if held is None or held[1] is not self:
+            _HELD[place] = ref(layer, lambda _: _HELD.pop(place, None)), self
 
 
 _IN_USE: Final[list[Use]] = []
@@ -237,25 +200,28 @@ def use(bridge: Bridge) -> Use:
     was put to use last. A store that fails never breaks a turn: it is logged once, and left alone for a while. `async
     with session(...)` and decorated coroutine functions wait for their store without blocking the event loop.
 
-    A turn that took its gateway key over (`take=`) and has a session id of its own is of that id's conversation: the
-    chat has not moved.
+    A turn that took its gateway key over (`take=`) and knows its session id is of that id's conversation: what is
+    taken over moves no chat.
     """
-    _IN_USE.append(Use(bridge))
-    return _IN_USE[-1]
+    using = Use(bridge)
+    _IN_USE.append(using)
+    return using
 
 
 def in_use() -> Use | None:
     """Return the bridge in use, if there is one."""
-    return _IN_USE[-1] if _IN_USE else None
+    last = _IN_USE[-1:]  # in one step: another thread may stop it
+    return last[0] if last else None
 
 
 def current() -> Conversation | None:
-    """Return the conversation in effect here, as it is now; None where there is none, or it is gone.
+    """Return the conversation in effect here, as it is now; None where none was bound, or it is gone.
 
     Raises:
         StoreError: the store failed.
     """
-    using, id = in_use(), CONVERSATION_ID.get(None)
+    using, scope = in_use(), _deciding()
+    id = None if using is None else using.of(scope)
     if using is None or id is None:
         return None
     found = using.bridge.get(id)
@@ -274,7 +240,7 @@ def conversation_id(bridge: Bridge, wanted_by: str) -> str:
     using, scope = in_use(), _deciding()
     id: str | None = None
     if using is not None and using.bridge is bridge:
-        id = CONVERSATION_ID.get(None)
+        id = using.of(scope)
         if id is None and scope is not None:
             id = using.ask(scope)
     elif scope is not None:
@@ -283,6 +249,15 @@ def conversation_id(bridge: Bridge, wanted_by: str) -> str:
     if id is None:
         raise NoConversationError(wanted_by)
     return id
+
+
+async def aconversation_id(bridge: Bridge, wanted_by: str) -> str:
+    """Do what `conversation_id` does, without blocking the event loop."""
+    using = in_use()
+    known = None if using is None or using.bridge is not bridge else using.of(_deciding())
+    if known is not None:
+        return known
+    return await off_loop(bridge.store, lambda: conversation_id(bridge, wanted_by))
 
 
 def follow(bridge: Bridge) -> str | None:

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from _thread import RLock
 from collections import deque
 from collections.abc import Callable
 from typing import Final, TypeAlias, final
 
-__all__ = ["Turnstile"]
+from ctxruntime.layers import renew_in_child
+
+__all__ = ["Owner", "Turnstile", "owner_here"]
 
 Owner: TypeAlias = tuple[int, "asyncio.Task[object] | None"]
-"""The thread, and the task in it, that holds the lock."""
+"""The thread, and the task in it, that holds the lock or waits for it."""
+
+# Re-entrant: the collector may close a coroutine that waits while this thread is within.
+_guard = RLock()
+renew_in_child(globals(), "_guard")
 
 
 @final
 class Turnstile:
-    """A lock for threads and for tasks of any loop: it is handed to whoever has waited longest. Not re-entrant."""
+    """A lock for threads and for tasks of any asyncio loop: it is handed to whoever has waited longest.
 
-    __slots__ = ("_guard", "_owner", "_waiting")
+    Not re-entrant. It may be released by another thread, or another task, than took it.
+    """
+
+    __slots__ = ("_owner", "_waiting")
 
     def __init__(self) -> None:
-        self._guard: Final = threading.Lock()
         self._owner: Owner | None = None
         self._waiting: Final[deque[_Waiter]] = deque()
 
@@ -30,24 +39,33 @@ class Turnstile:
         """Whether nobody holds it or waits for it."""
         return self._owner is None
 
+    def try_acquire(self) -> bool:
+        """Take the lock if it is free; tell whether it was."""
+        me = owner_here()
+        with _guard:
+            if self._owner is not None:
+                return False
+            self._owner = me
+            return True
+
     def acquire(self) -> None:
         """Wait for the lock, and take it.
 
         Raises:
-            RuntimeError: this thread holds it already, so that it would wait for itself.
+            RuntimeError: it would wait for ever: this thread, or a task of the loop that runs in it, holds the lock
+                or is to have it first.
         """
-        me = threading.get_ident(), _task()
-        with self._guard:
+        ready = threading.Event()
+        waiter = _Waiter(owner_here(), ready.set)
+        with _guard:
             if self._owner is None:
-                self._owner = me
+                self._owner = waiter.owner
                 return
-            if self._owner[0] == me[0]:
+            if waiter.owner[0] in {self._owner[0], *(ahead.owner[0] for ahead in self._waiting)}:
                 raise RuntimeError(
-                    "this thread would wait for itself: it holds the conversation's lock, which is not re-entrant; "
-                    "between tasks of one loop use `async with`"
+                    "this thread would wait for itself: it holds the conversation's lock, which is not re-entrant, or "
+                    "a task of its event loop does or will: between tasks of one loop use `async with`"
                 )
-            ready = threading.Event()
-            waiter = _Waiter(me, ready.set)
             self._waiting.append(waiter)
         try:
             ready.wait()
@@ -56,18 +74,24 @@ class Turnstile:
             raise
 
     async def acquire_async(self) -> None:
-        """Wait for the lock without blocking the event loop, and take it; see `acquire`."""
-        me = threading.get_ident(), _task()
-        with self._guard:
-            if self._owner is None:
-                self._owner = me
-                return
-            if self._owner == me:
-                raise RuntimeError("this task holds the conversation's lock already, which is not re-entrant")
-            loop = asyncio.get_running_loop()
-            ready: asyncio.Future[None] = loop.create_future()
+        """Wait for the lock without blocking the event loop, and take it.
 
-            waiter = _Waiter(me, lambda: loop.call_soon_threadsafe(_wake, ready))
+        Raises:
+            RuntimeError: this task holds it, or this thread took it before its event loop ran; or there is no event
+                loop of asyncio here.
+        """
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        waiter = _Waiter(owner_here(), lambda: loop.call_soon_threadsafe(_wake, ready))
+        with _guard:
+            if self._owner is None:
+                self._owner = waiter.owner
+                return
+            if self._owner in (waiter.owner, (waiter.owner[0], None)):
+                raise RuntimeError(
+                    "this task would wait for itself: it, or what runs its event loop, holds the conversation's lock, "
+                    "which is not re-entrant"
+                )
             self._waiting.append(waiter)
         try:
             await ready
@@ -78,7 +102,7 @@ class Turnstile:
     def release(self) -> None:
         """Hand the lock to whoever has waited longest, from any thread."""
         while True:
-            with self._guard:
+            with _guard:
                 waiter = self._waiting.popleft() if self._waiting else None
                 self._owner = None if waiter is None else waiter.owner
             if waiter is None:
@@ -91,7 +115,7 @@ class Turnstile:
 
     def _withdraw(self, waiter: _Waiter) -> None:
         """Wait no more; who was handed the lock in the same moment passes it on."""
-        with self._guard:
+        with _guard:
             handed = waiter not in self._waiting
             if not handed:
                 self._waiting.remove(waiter)
@@ -110,13 +134,14 @@ class _Waiter:
         self.wake: Final = wake
 
 
+def owner_here() -> Owner:
+    """Return the thread and the task in which this is called."""
+    try:
+        return threading.get_ident(), asyncio.current_task()
+    except RuntimeError:  # no event loop runs in this thread
+        return threading.get_ident(), None
+
+
 def _wake(ready: asyncio.Future[None]) -> None:
     if not ready.done():
         ready.set_result(None)
-
-
-def _task() -> asyncio.Task[object] | None:
-    try:
-        return asyncio.current_task()
-    except RuntimeError:  # no event loop runs in this thread
-        return None

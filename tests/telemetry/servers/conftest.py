@@ -303,7 +303,7 @@ def sent(request: pytest.FixtureRequest) -> Sent:
     return send
 
 
-def _settled(backend: Backend, project: str, spans: int = 41, seconds: float = 60) -> dict[str, Any]:
+def _settled(backend: Backend, project: str, spans: int = 43, seconds: float = 60) -> dict[str, Any]:
     """Read until all spans are there; a server takes them in behind the answer that it gives."""
     deadline = time.monotonic() + seconds
     while True:

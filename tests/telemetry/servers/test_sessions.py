@@ -24,7 +24,8 @@ WAYS = {
 KEYS = {"A": "agent:main:discord:dm:7", "B": "agent:main:telegram:group:9"}
 EVERYWHERE = ("in a task", "in a pool", "in a callback", "in a thread")
 LATE = ("open in a thread", "not current", "agent", *EVERYWHERE)
-SUB_AGENT = ("sub-agent", "its tool", "its tool in a pool")
+EARLY = ("ended before", "early sub-agent")
+SUB_AGENT = ("early sub-agent", "sub-agent", "its tool", "its tool in a pool")
 
 
 def turn(name: str, session_id: str, *spans: str, without: tuple[str, ...] = ()) -> dict[str, dict[str, str | None]]:
@@ -32,9 +33,9 @@ def turn(name: str, session_id: str, *spans: str, without: tuple[str, ...] = ())
 
 
 SESSION_IDS = (
-    turn("gateway A, late id", "A1", *LATE, without=("ended before",))
-    | turn("gateway B, late id", "B1", *LATE, without=("ended before",))
-    | turn("cli A, sub-agent", "A1", *SUB_AGENT, "after the sub-agent")
+    turn("gateway A, late id", "A1", *LATE, without=EARLY)
+    | turn("gateway B, late id", "B1", *LATE, without=EARLY)
+    | turn("cli A, sub-agent", "A1", *SUB_AGENT[1:], "after the sub-agent")
     | turn("rpc B, first", "B1", "job 0", "job 1", "job 2")
     | turn("rpc B, second", "B1", "job 0", "job 1", "job 2")
     | turn("gateway A, rotation", "A1", "before the rotation", *EVERYWHERE)
@@ -92,7 +93,7 @@ def test_a_rotation_links_the_next_trace_to_the_session_before(found: Any) -> No
 
 
 def test_a_sub_agents_spans_stay_in_the_session_of_their_turn(found: Any) -> None:
-    """A sub-agent's own id is shown beside the turn's, though its spans are the first that the backend gets."""
+    """A sub-agent's own id is never the session, though its spans are the first that the backend gets."""
     assert found.column("ctxruntime.session.id") == {
         root: {span: "child" if span in SUB_AGENT else None for span in spans} for root, spans in SESSION_IDS.items()
     }
@@ -105,8 +106,8 @@ def test_without_the_pin_the_first_span_to_arrive_takes_the_trace(sent: Any, ser
     found = sent(server, "--pin", "span")
 
     assert found.sessions == {
-        "A1": ["gateway A, late id", "gateway A, rotation"],
+        "A1": ["gateway A, rotation"],
         "A2": ["cli A, plain", "gateway A, rotation, next trace"],
-        "B1": ["gateway B, late id", "rpc B, first", "rpc B, second"],
-        "child": ["cli A, sub-agent"],
+        "B1": ["rpc B, first", "rpc B, second"],
+        "child": ["cli A, sub-agent", "gateway A, late id", "gateway B, late id"],
     }

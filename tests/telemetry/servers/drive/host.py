@@ -111,6 +111,8 @@ class Gateway:
         host = self.host
         with ctx.session(gateway_session_key=conversation.key, frontend="gateway"), host.span(name):
             host.work("ended before")
+            with ctx.bind(session_id=f"{host.prefix}-child"):
+                host.work("early sub-agent")
             await asyncio.to_thread(host.provider.force_flush)
             aside, known, opened = host.start("not current"), threading.Event(), threading.Event()
             thread = threading.Thread(target=host.work_until, args=("open in a thread", opened, known))

@@ -98,7 +98,7 @@ def test_two_dashes_end_the_options(folder: Path) -> None:
 @pytest.mark.parametrize("program", [["show.py"], ["-m", "show"], ["package"]], ids=["script", "module", "folder"])
 def test_a_safe_path_stays_safe(folder: Path, program: list[str]) -> None:
     """With `python -P` no folder is put on the path that `python -P` puts not there."""
-    environ = {"PYTHONSAFEPATH": "1", "PYTHONPATH": str(folder)}
+    environ = {"PYTHONSAFEPATH": "1", "PYTHONPATH": f"{folder / 'plain'}{os.pathsep}{folder}"}
 
     assert answer(run(*program, cwd=folder, **environ)) == answer(python(*program, cwd=folder, **environ))
 

@@ -71,5 +71,5 @@ class Outage:
                 _LOG.warning(
                     "the store of conversations failed, and turns go on without a conversation until it answers "
                     "(logged once): %s",
-                    error,
+                    str(error),  # not the error: who keeps the record would keep the turn
                 )

@@ -35,8 +35,8 @@ __all__ = ["Use", "aconversation_id", "conversation_id", "current", "follow", "i
 _IDENTITIES: Final = SESSION_ID.bit | GATEWAY_SESSION_KEY.bit
 _guarded: Final = guard("conversation: the conversation of a turn")
 
-_HELD: Final[dict[int, tuple[ref[Layer], Use]]] = {}
-"""The layers that have a conversation and the use that they have it from, by `id`, as long as somebody holds them."""
+_HELD: Final[dict[int, tuple[ref[Layer], ref[Bridge]]]] = {}
+"""The layers that have a conversation, and the bridge that it is from, by `id`, as long as somebody holds them."""
 
 
 @final
@@ -68,9 +68,12 @@ class Use:
         if in_use() is not self:
             return
         with _guarded:
+            if layer is not layer.turn and not layer.binds & _IDENTITIES:
+                return
             # Nobody served yet is what a turn starts from; a bind would go on with the conversation around it.
-            if Identity.of(layer).is_known if layer is layer.turn else layer.binds & _IDENTITIES:
-                self._consult(layer)
+            identity = Identity.of(layer)
+            if identity.is_known or layer is not layer.turn:
+                self._consult(layer, identity)
 
     def amended(self, layer: Layer, keys: Sequence[Key[Any]]) -> None:
         """Resolve again, where an identity was learned or changed."""
@@ -79,13 +82,13 @@ class Use:
         with _guarded:
             if GATEWAY_SESSION_KEY in keys and layer.taken:
                 layer.taken &= ~GATEWAY_SESSION_KEY.bit  # its own from now on
-            self._consult(layer)
+            self._consult(layer, Identity.of(layer))
 
     def merged(self, kept: Conversation, other: Conversation) -> None:
         """Have the turns of a conversation that became part of another follow it."""
-        for reference, holder in list(_HELD.values()):
+        for reference, bridge in list(_HELD.values()):
             layer = reference()
-            if layer is not None and holder.bridge is self.bridge and CONVERSATION_ID.peek(layer) == other.id:
+            if layer is not None and bridge() is self.bridge and CONVERSATION_ID.peek(layer) == other.id:
                 self._put(layer, kept.id)
 
     def ended(self, conversation: Conversation) -> None:
@@ -96,7 +99,7 @@ class Use:
         if scope is None or not (scope is scope.turn or scope.binds & CONVERSATION_ID.bit):
             return None
         held, bound = _HELD.get(id(scope)), CONVERSATION_ID.peek(scope)
-        is_foreign = held is not None and held[1].bridge is not self.bridge
+        is_foreign = held is not None and held[1]() is not self.bridge
         return None if bound is UNSET or is_foreign else str(bound)
 
     def ask(self, scope: Layer) -> str | None:
@@ -131,27 +134,27 @@ class Use:
         self._put(scope, found.id, identity)
         return found.id
 
-    def _consult(self, layer: Layer) -> None:
+    def _consult(self, layer: Layer, identity: Identity) -> None:
         """Resolve a scope, at once or before the door lets in."""
-        asks = Identity.of(layer).is_known and not self._outage.left_alone
-        if not (asks and would_block_loop(self.bridge.store) and defer(partial(self._off_loop, layer))):
-            self._resolve(layer)
+        waits = would_block_loop(self.bridge.store) and identity.is_known and not self._outage.left_alone
+        if not (waits and defer(partial(self._off_loop, layer, identity))):
+            self._resolve(layer, identity)
 
-    async def _off_loop(self, layer: Layer) -> None:
+    async def _off_loop(self, layer: Layer, identity: Identity) -> None:
         with _guarded:
             try:
-                await to_thread(self._resolve, layer)
+                await to_thread(self._resolve, layer, identity)
             except BaseException:
                 self._put(layer, UNSET)  # what it had is another's, if it was amended
                 raise
 
-    def _resolve(self, layer: Layer) -> None:
+    def _resolve(self, layer: Layer, identity: Identity) -> None:
         """Bind the conversation of what a scope says; again if it says something else by then."""
         while True:
-            identity = Identity.of(layer)
             found = self._found(identity)
             if self._put(layer, UNSET if found is None else found.id, identity):
                 return
+            identity = Identity.of(layer)
 
     def _found(self, identity: Identity) -> Conversation | None:
         """Return a conversation, found or made; None if nothing is known, or the store fails or is left alone."""
@@ -185,8 +188,8 @@ class Use:
     def _hold(self, layer: Layer) -> None:
         place = id(layer)
         held = _HELD.get(place)
-        if held is None or held[1] is not self:
-            _HELD[place] = ref(layer, lambda _: _HELD.pop(place, None)), self
+        if held is None or held[1]() is not self.bridge:
+            _HELD[place] = ref(layer, lambda _: _HELD.pop(place, None)), ref(self.bridge)
 
 
 _IN_USE: Final[list[Use]] = []

@@ -24,6 +24,7 @@ from ctxruntime.conversation.errors import (
 )
 from ctxruntime.conversation.stores import SQLiteStore
 from ctxruntime.conversation.stores.base import Doc
+from ctxruntime.conversation.stores.sqlite_files import StoreFile
 
 CHAT = ("k", "chat")
 
@@ -194,6 +195,22 @@ def test_the_switch_to_wal_waits_for_a_moment_but_not_for_ever(path: Path) -> No
         assert path.read_bytes()[18:20] == b"\1\1"
 
 
+ENDS = """
+import sys
+from ctxruntime.conversation.bridge import Bridge
+from ctxruntime.conversation.stores import SQLiteStore
+bridge = Bridge(SQLiteStore(sys.argv[1]))
+bridge.resolve(session_id="s")
+"""
+
+
+def test_a_program_that_ends_closes_its_stores(path: Path) -> None:
+    """What it wrote is in the one file then, without a warning about connections that were left open."""
+    run(ENDS, path, before=("env", "PYTHONWARNINGS=error"))
+
+    assert contents(path.parent).keys() == {"x.db"}
+
+
 OTHER_TRIES = """
 import sqlite3, sys
 try:
@@ -355,6 +372,16 @@ def test_an_empty_file_becomes_a_store(path: Path) -> None:
         assert Bridge(store).resolve(session_id="s").current == "s"
 
 
+def test_who_comes_second_makes_no_tables(filled: Path) -> None:
+    """Of two processes that find no file both go to make it, one after the other, and the second leaves it alone."""
+    with raw(filled) as connection:
+        before = connection.execute("SELECT count(*) FROM convs").fetchone()
+
+        StoreFile(str(filled), 5, "NORMAL")._make(connection)
+
+        assert connection.execute("SELECT count(*) FROM convs").fetchone() == before == (300,)
+
+
 def test_damage_found_later_is_named(filled: Path) -> None:
     """A page that is damaged behind a good first one is told as that, by the call that comes upon it."""
     size = filled.stat().st_size
@@ -430,6 +457,7 @@ def public() -> Iterator[Path]:
 
 AS_NOBODY = """
 import os, sys
+from pathlib import Path
 from ctxruntime.conversation import merging
 from ctxruntime.conversation.bridge import Bridge
 from ctxruntime.conversation.errors import StoreError
@@ -437,6 +465,7 @@ from ctxruntime.conversation.stores import SQLiteStore
 from ctxruntime.conversation.stores.base import Doc
 from ctxruntime.values import problem_of
 
+Path("/").as_uri()  # what it loads a private Python may not be able to load any more
 if os.getuid() == 0:  # who is not root can be kept out as they are
     os.setgroups([])
     os.setgid(65534)
@@ -498,6 +527,15 @@ def test_a_missing_permission_is_named(public: Path, filled: Path, case: str) ->
     assert run(AS_NOBODY, path) == [REFUSED] * 6
 
 
+def on_a_disk_of(size: str, folder: Path) -> tuple[str, ...]:
+    """Return what starts a program for which, and for nobody else, a folder is a disk of this size."""
+    alone = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--user", "--map-root-user"])]
+    if subprocess.run([*alone, "true"], capture_output=True).returncode:  # in a chroot: all mounts are private there
+        alone += ["--propagation", "unchanged"]
+    script = f'mount -t tmpfs -o size={size} tmpfs "$0" || exit 9; "$@"; ended=$?; umount "$0"; exit $ended'
+    return (*alone, "sh", "-c", script, str(folder))
+
+
 FILL = """
 import os, sys
 from ctxruntime.conversation.bridge import Bridge
@@ -529,12 +567,7 @@ with store._writer as cursor:
 
 def test_a_full_disk_is_named_and_survived(tmp_path: Path) -> None:
     """A write for which there is no room fails as that; the file is whole, and once there is room writes go on."""
-    namespace = ("unshare", "--mount", *(() if os.getuid() == 0 else ("--map-root-user", "--user")))
-    mounted = 'mount -t tmpfs -o size=256k tmpfs "$0" && exec "$@"'
-
-    lines = run(FILL, tmp_path, before=(*namespace, "sh", "-c", mounted, str(tmp_path)))
-
-    assert lines == ["True", "True True", "True", "ok"]
+    assert run(FILL, tmp_path, before=on_a_disk_of("256k", tmp_path)) == ["True", "True True", "True", "ok"]
 
 
 def test_a_disk_that_is_full_from_the_start_is_named(tmp_path: Path) -> None:
@@ -549,12 +582,7 @@ for _ in range(2):
     except StoreError as error:
         print(type(error).__name__)
 """
-    namespace = ("unshare", "--mount", *(() if os.getuid() == 0 else ("--map-root-user", "--user")))
-    mounted = 'mount -t tmpfs -o size=8k tmpfs "$0" && exec "$@"'
-
-    lines = run(program, tmp_path, before=(*namespace, "sh", "-c", mounted, str(tmp_path)))
-
-    assert lines == ["StoreFullError", "StoreFullError"]
+    assert run(program, tmp_path, before=on_a_disk_of("8k", tmp_path)) == ["StoreFullError", "StoreFullError"]
 
 
 def test_every_error_is_one_of_ours(path: Path) -> None:

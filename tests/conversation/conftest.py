@@ -10,10 +10,11 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -214,6 +215,68 @@ def running(kind: type[Server]) -> Iterator[Server]:
             yield server
         finally:
             server.stop()
+
+
+class Proxy:
+    """A wire to a server on loopback, which can lose what the server answers."""
+
+    def __init__(self, port: int) -> None:
+        self.target = port
+        self.mutes = False
+        """Whether answers are swallowed from now on."""
+        self.muted: set[socket.socket] = set()
+        """The connections whose answers are swallowed from now on."""
+        self.cuts = False
+        """Whether the connection breaks instead of the next answer."""
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.listener.getsockname()[1]
+        self.ends: list[socket.socket] = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self.listener.accept()
+                far = socket.create_connection(("127.0.0.1", self.target))
+                self.ends += (near, far)
+                for pump in (self.ask, self.answer):
+                    threading.Thread(target=pump, args=(near, far), daemon=True).start()
+
+    def ask(self, near: socket.socket, far: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := near.recv(65536):
+                far.sendall(data)
+
+    def answer(self, near: socket.socket, far: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := far.recv(65536):
+                if self.cuts:
+                    self.cuts = False
+                    near.shutdown(socket.SHUT_RDWR)
+                    return
+                if not self.mutes and near not in self.muted:
+                    near.sendall(data)
+
+    def close(self) -> None:
+        for end in (self.listener, *self.ends):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
+@pytest.fixture
+def proxied() -> Iterator[Callable[[str], tuple[Proxy, str]]]:
+    """Return what puts a proxy before the server of a URL, and returns it with the URL that goes through it."""
+    proxies: list[Proxy] = []
+
+    def make(url: str) -> tuple[Proxy, str]:
+        port = urlsplit(url).port
+        proxies.append(Proxy(port or 0))
+        return proxies[-1], url.replace(f":{port}/", f":{proxies[-1].port}/")
+
+    yield make
+    for proxy in proxies:
+        proxy.close()
 
 
 @pytest.fixture(scope="session")

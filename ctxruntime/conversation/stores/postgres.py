@@ -71,7 +71,7 @@ class PostgresStore:
     def commit(self, namespace: str, change: Change) -> bool:
         """See `base.Store`. It is tried again where the server has undone it, and not where nobody knows."""
         ns = fold(namespace)
-        values = (ns, _stripes(ns, change), json.dumps(_document(change)))
+        values = (ns, _stripes(ns, change), json.dumps(_document(change), ensure_ascii=False))
         answer = self._run(lambda link: _fetch(link, sql.COMMIT, values), again=False)
         return bool(answer[0][0])
 

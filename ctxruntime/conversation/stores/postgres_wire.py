@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Expired", "PostgresLink", "Target", "errors"]
 
 RV = TypeVar("RV")
+LOOKED: Final = 0.05
+"""Every how many seconds a wait looks whether its time is over."""
 
 
 class Expired(Exception):
@@ -50,7 +52,9 @@ class Target:
     def __init__(self, url: str, timeout: float) -> None:
         try:
             found: dict[str, Any] = conninfo_to_dict(url)
-        except psycopg.Error:
+            for port in str(found.get("port") or 0).split(","):
+                int(port or 0)
+        except (psycopg.Error, ValueError):
             raise ValueError(
                 "the URL of a PostgreSQL is postgresql://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE][?OPTION=VALUE&…], "
                 "with the options that libpq has"
@@ -128,7 +132,7 @@ class PostgresLink(psycopg.Connection[TupleRow]):
     def wait(self, gen: PQGen[RV], interval: float = 0.0, timeout: float | None = None) -> RV:
         """Do what the client does, within the time that is left: it has no limit of its own for reading."""
         left = max(0.001, self.deadline - time.monotonic())
-        return super().wait(_limited(gen, self), left)
+        return super().wait(_limited(gen, self), min(left, LOOKED))
 
     def abandon(self) -> None:
         """See `pooling.Link`."""
@@ -139,7 +143,7 @@ class PostgresLink(psycopg.Connection[TupleRow]):
 
 
 def _limited(gen: PQGen[RV], link: PostgresLink) -> Generator[Any, Any, RV]:
-    """Pass on what the client waits for, until nothing came for the time that was left."""
+    """Pass on what the client waits for, until the time is over and nothing has come."""
     try:
         wanted = next(gen)
         while True:

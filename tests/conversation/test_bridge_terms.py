@@ -144,6 +144,20 @@ def test_a_use_writes_once_in_an_eighth_of_the_time(memory: Timed) -> None:
     assert [row.expires for _, row in store.rows("default")] == [clock[0] + 900]
 
 
+def test_what_another_takes_from_prolongs_nothing(memory: Timed) -> None:
+    """A conversation that loses a key or an id to another was not used by that."""
+    store, clock = memory()
+    bridge = Bridge(store, ttl=800)
+    old = bridge.rotate("s1", "s2", continues=True, gateway_session_key="chat")
+    clock[0] += 500
+
+    bridge.resolve(gateway_session_key="chat", session_id="s3")
+    bridge.rotate("s3", "s2", continues=True)
+
+    assert bridge.get(old.id).refs == [(SESSION, "s1")]  # type: ignore[union-attr]
+    assert dict(store.rows("default"))[old.id].expires == clock[0] + 400
+
+
 def test_finding_prolongs_nothing(memory: Timed) -> None:
     """Who only looks, by whatever, does not keep a conversation alive."""
     store, clock = memory()

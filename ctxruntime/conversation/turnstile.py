@@ -61,7 +61,7 @@ class Turnstile:
             if self._owner is None:
                 self._owner = waiter.owner
                 return
-            if waiter.owner[0] in {self._owner[0], *(ahead.owner[0] for ahead in self._waiting)}:
+            if self._owner[0] == waiter.owner[0] or any(_runs_here(ahead.owner[1]) for ahead in self._waiting):
                 raise RuntimeError(
                     "this thread would wait for itself: it holds the conversation's lock, which is not re-entrant, or "
                     "a task of its event loop does or will: between tasks of one loop use `async with`"
@@ -116,8 +116,8 @@ class Turnstile:
     def _withdraw(self, waiter: _Waiter) -> None:
         """Wait no more; who was handed the lock in the same moment passes it on."""
         with _guard:
-            handed = waiter not in self._waiting
-            if not handed:
+            handed = self._owner is waiter.owner
+            if waiter in self._waiting:
                 self._waiting.remove(waiter)
         if handed:
             self.release()
@@ -140,6 +140,14 @@ def owner_here() -> Owner:
         return threading.get_ident(), asyncio.current_task()
     except RuntimeError:  # no event loop runs in this thread
         return threading.get_ident(), None
+
+
+def _runs_here(task: asyncio.Task[object] | None) -> bool:
+    """Tell whether a task is of the event loop that runs in this thread."""
+    try:
+        return task is not None and task.get_loop() is asyncio.get_running_loop()
+    except RuntimeError:  # none runs here
+        return False
 
 
 def _wake(ready: asyncio.Future[None]) -> None:

@@ -13,12 +13,13 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeVar, final
 
 from ctxruntime.conversation import steps
 from ctxruntime.conversation.blocking import off_loop
-from ctxruntime.conversation.errors import StoreBusyError, StoreCorruptError
+from ctxruntime.conversation.errors import StoreBusyError, StoreCorruptError, StoreError
 from ctxruntime.conversation.lifetimes import Lifetimes
 from ctxruntime.conversation.merging import with_documents
 from ctxruntime.conversation.names import check_name, refs_of
@@ -334,7 +335,11 @@ class Bridge:
                 tell_merged(merged[draft.id].conversation(), draft.was)
             elif draft.was is not None:
                 tell_ended(draft.was)
-        overdue = self._lifetimes.overdue(board.now)
+        with suppress(StoreError):  # what was asked for is done; the next change looks again
+            self._tell_expired(board.now)
+
+    def _tell_expired(self, now: float) -> None:
+        overdue = self._lifetimes.overdue(now)
         if not overdue:
             return
         _, _, living = self.store.look(self.namespace, (), list(overdue))

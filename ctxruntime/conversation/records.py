@@ -28,7 +28,7 @@ class Conversation:
     parent: str | None
     """The id of the conversation that it was branched from, or is a sub-agent of; that one may be gone."""
     root: str
-    """The id of the first of its ancestors; its own, if it has none."""
+    """The id of the first of its ancestors, as known when it was last told of its parent; its own, if it has none."""
     inherited_key: str | None
     """The gateway key of its parent, as known when it was made."""
     created_at: float

@@ -576,3 +576,27 @@ def test_who_fails_when_told_breaks_nothing(bridge: Bridge, watcher: Watcher) ->
     bridge.resolve(session_id="s1")
     bridge.forget(session_id="s1")
     assert len(late.told) == 1
+
+
+def test_what_cannot_be_told_costs_nothing_that_was_done(
+    memory: Timed, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that fails while it is looked for what has expired does not make a failure of what is committed."""
+    store, clock = memory()
+    bridge = Bridge(store, ttl=80)
+    old = bridge.resolve(session_id="s1")
+    clock[0] += 100
+    look = store.look
+
+    def failing(namespace: str, refs: Any, ids: Any = ()) -> Any:
+        if ids:
+            raise StoreBusyError("the store", "is busy", "try again")
+        return look(namespace, refs, ids)
+
+    monkeypatch.setattr(store, "look", failing)
+    talk = bridge.resolve(session_id="s2")
+    assert (talk.current, watcher.told) == ("s2", [])
+
+    monkeypatch.undo()
+    bridge.resolve(session_id="s3")
+    assert watcher.told == [("ended", old.id)]

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -305,3 +306,45 @@ def own_postgres() -> Iterator[Server]:
     """Return a PostgreSQL that the test may kill and start again."""
     with running(PostgresServer) as server:
         yield server
+
+
+# Several processes at once
+
+CLAIMING = """
+import hashlib, sys, time
+from ctxruntime.conversation.bridge import Bridge
+bridge = Bridge(sys.argv[1], sys.argv[2])
+bridge.find(session_id="warm")
+print("ready", flush=True)
+sys.stdin.readline()
+start = time.perf_counter()
+ids = [bridge.resolve(gateway_session_key=f"key-{number}").id for number in range(1000)]
+print(time.perf_counter() - start, len(set(ids)), hashlib.sha256(",".join(ids).encode()).hexdigest())
+"""
+
+
+def claim(url: str, namespace: str) -> list[tuple[float, int, str]]:
+    """Have eight processes resolve 1,000 keys at once; return the seconds, the number of ids and their digest."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", CLAIMING, url, namespace]
+    processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(8)]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        answers = [process.communicate(timeout=100)[0].split() for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return [(float(seconds), int(count), digest) for seconds, count, digest in answers]
+
+
+@pytest.fixture
+def claimed() -> Callable[[str, str], list[tuple[float, int, str]]]:
+    """Return what has eight processes resolve the same 1,000 new keys at once."""
+    return claim

@@ -52,8 +52,8 @@ class Target:
     def __init__(self, url: str, timeout: float) -> None:
         try:
             found: dict[str, Any] = conninfo_to_dict(url)
-            for port in str(found.get("port") or 0).split(","):
-                int(port or 0)
+            for number in str(found.get("port") or 0).split(","):
+                int(number or 0)
         except (psycopg.Error, ValueError):
             raise ValueError(
                 "the URL of a PostgreSQL is postgresql://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE][?OPTION=VALUE&…], "

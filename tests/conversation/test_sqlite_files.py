@@ -383,19 +383,20 @@ def test_who_comes_second_makes_no_tables(filled: Path) -> None:
 
 
 def test_damage_found_later_is_named(filled: Path) -> None:
-    """A page that is damaged behind a good first one is told as that, by the call that comes upon it."""
+    """A page that is damaged behind a good first one is told by the call that comes upon it, and can be moved away."""
     size = filled.stat().st_size
     with filled.open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * (size - 4096))
 
-    with (
-        closing(SQLiteStore(filled)) as store,
-        pytest.raises(StoreCorruptError, match=r"malformed.*move it away") as caught,
-    ):
-        store.look("default", [("k", "chat-1")])
+    with closing(SQLiteStore(filled)) as store:
+        with pytest.raises(StoreCorruptError, match=r"malformed.*move it away") as caught:
+            store.look("default", [("k", "chat-1")])
+        assert isinstance(caught.value.__cause__, sqlite3.DatabaseError)
 
-    assert isinstance(caught.value.__cause__, sqlite3.DatabaseError)
+        filled.rename(filled.with_name("damaged.db"))
+
+        assert store.look("default", [("k", "chat-1")])[1] == {}
 
 
 def test_a_text_that_is_none_is_damage(filled: Path) -> None:

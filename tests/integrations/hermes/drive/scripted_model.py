@@ -1,0 +1,104 @@
+"""A model's server that does what the last message says: reads the file, or tells what the tool returned."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+READ = "read the file"
+FILE_TEXT = "the text of the file"
+
+
+class ScriptedModel:
+    """Listens on loopback, for the chat completions that Hermes's agents ask for."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.reads = 0
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+
+    def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Return the message that a request is answered with."""
+        messages = asked["messages"]
+        if messages[-1]["role"] == "tool":
+            return {"role": "assistant", "content": f"The tool said: {text(messages[-1])[:200]}"}
+        said = [text(message) for message in messages if message["role"] == "user"]
+        # Requests without tools are the host's own, for a title or a summary of what was said.
+        if asked.get("tools") and said and READ in said[-1]:
+            # The host refuses to read again what did not change.
+            self.reads += 1
+            self.file.write_text(f"{FILE_TEXT}, {self.reads}\n")
+            arguments = json.dumps({"path": str(self.file)})
+            call = {"id": f"call-{len(messages)}", "type": "function"}
+            call |= {"function": {"name": "read_file", "arguments": arguments}}
+            return {"role": "assistant", "content": None, "tool_calls": [call]}
+        return {"role": "assistant", "content": "Noted."}
+
+    def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
+        model = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                found = {"id": "stand-in", "object": "model", "context_length": 200000}
+                self.send("application/json", json.dumps({"object": "list", "data": [found]}))
+
+            def do_POST(self) -> None:
+                asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                message = model.answer(asked)
+                if asked.get("stream"):
+                    self.send("text/event-stream", streamed(message))
+                else:
+                    self.send("application/json", json.dumps(whole(message)))
+
+            def send(self, kind: str, body: str) -> None:
+                data = body.encode()
+                self.send_response(200)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: object) -> None:
+                """Stay quiet."""
+
+        return Handler
+
+
+def text(message: dict[str, Any]) -> str:
+    """The words of a message, whose content may be in parts."""
+    content = message.get("content") or ""
+    return content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
+
+
+def whole(message: dict[str, Any]) -> dict[str, Any]:
+    choice = {"index": 0, "message": message, "finish_reason": finish(message)}
+    return {**BASE, "object": "chat.completion", "choices": [choice], "usage": USAGE}
+
+
+def streamed(message: dict[str, Any]) -> str:
+    calls = [{"index": i, **call} for i, call in enumerate(message.get("tool_calls", []))]
+    delta = message | ({"tool_calls": calls} if calls else {})
+    choices: list[list[dict[str, Any]]] = [
+        [{"index": 0, "delta": delta, "finish_reason": None}],
+        [{"index": 0, "delta": {}, "finish_reason": finish(message)}],
+        [],
+    ]
+    chunks = [{**BASE, "object": "chat.completion.chunk", "choices": choice} for choice in choices]
+    chunks[-1]["usage"] = USAGE
+    return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+
+
+def finish(message: dict[str, Any]) -> str:
+    return "tool_calls" if message.get("tool_calls") else "stop"
+
+
+BASE = {"id": "completion", "created": 1, "model": "stand-in"}
+USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}

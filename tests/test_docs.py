@@ -51,4 +51,4 @@ def test_readme_links_lead_somewhere() -> None:
 
 def test_readme_has_its_programs() -> None:
     """The README's programs are found, and so are run."""
-    assert len(PROGRAMS) == 5
+    assert len(PROGRAMS) == 6

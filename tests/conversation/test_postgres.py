@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from ctxruntime.conversation.errors import (
     StoreCorruptError,
     StoreError,
     StoreReadOnlyError,
+    StoreUnavailableError,
     StoreVersionError,
 )
 from ctxruntime.conversation.stores import open_store
@@ -164,6 +166,17 @@ def test_a_lock_of_somebody_else_makes_the_store_busy(database: Callable[..., st
 
     assert store.commit("n", made("e"))
     store.close()
+
+
+def test_a_password_in_what_the_server_says_is_not_shown(postgres_url: str) -> None:
+    """The server names a user that it refuses: where that is the password, too, the whole chain shows neither."""
+    place = postgres_url.rpartition("@")[2]
+
+    with pytest.raises(StoreUnavailableError) as caught:
+        open_store(f"postgresql://hunt%65r2:hunt%65r2@{place}").look("n", [("i", "x")])
+
+    assert 'user "***"' in str(caught.value.__cause__)
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_what_has_expired_is_swept(database: Callable[..., str]) -> None:

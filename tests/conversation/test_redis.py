@@ -86,10 +86,13 @@ def test_every_key_expires_with_its_conversation(store: Store, namespace: str, c
     keys = client.keys(f"ctx:{{{namespace}}}:*")
     assert {client.pexpiretime(key) for key in keys} == {int(soon * 1000)}
 
-    assert changed(store, namespace, "c", late, docs={"c": {"cart": Doc(b"version2", "{}")}})
+    assert changed(store, namespace, "c", late)
 
     assert len(keys) == 3
     assert {client.pexpiretime(key) for key in keys} == {int(late * 1000)}
+
+    assert changed(store, namespace, "d", late, docs={"d": {"cart": Doc(b"version2", "{}")}})
+    assert client.pexpiretime(f"ctx:{{{namespace}}}:d:d") == int(late * 1000)
 
 
 def test_all_keys_of_a_namespace_are_in_one_slot(store: Store, namespace: str, client: Any) -> None:

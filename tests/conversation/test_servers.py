@@ -152,6 +152,7 @@ def test_a_document_whose_answer_is_lost_is_written_once(url: str, proxied: Prox
     proxy, through = proxied(url)
     store, other = open_store(through), open_store(url)
     assert store.commit(namespace, made("c", "x"))
+    assert store.put_doc(namespace, "c", "cart", Doc(b"version1", "{}"), None)  # it is known to the server now
     proxy.cuts = True
 
     assert store.put_doc(namespace, "c", "notes", Doc(b"version1", '{"a":1}'), None) is True

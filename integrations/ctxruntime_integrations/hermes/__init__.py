@@ -18,7 +18,7 @@ from ._options import OPTIONS, SessionIdFallback
 __all__ = ["PointState", "SessionIdFallback", "install", "register", "status", "uninstall"]
 
 
-def install(*, session_id_fallback: SessionIdFallback | None = None) -> None:
+def install(*, session_id_fallback: SessionIdFallback | None = None, store: str | None = None) -> None:
     """Patch Hermes in this process: what is imported now, the rest as it is imported.
 
     Importing this package has done so; call it to set an option, or after `uninstall`. Calling it again
@@ -29,9 +29,15 @@ def install(*, session_id_fallback: SessionIdFallback | None = None) -> None:
             nothing, their default stays. "gateway_key": the chat's key. Not given: what was given before,
             else what ``plugins.entries.ctxruntime.session_id_fallback`` in Hermes's configuration says,
             else "off".
+        store: where it is kept which session ids are one conversation, and what plugins keep for each: a store's
+            URL (`ctxruntime.conversation.open_store`), or "off". Not given: what was given before, else what
+            ``plugins.entries.ctxruntime.store`` says, else the file ``ctxruntime.db`` in Hermes's home. Of no
+            effect once the first event was let in, or where the program has a bridge in use by then.
     """
     if session_id_fallback is not None:
         OPTIONS.set_session_id_fallback(session_id_fallback)
+    if store is not None:
+        OPTIONS.set_store(store)
     INSTALLATION.start()
 
 

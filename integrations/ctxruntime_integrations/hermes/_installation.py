@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias, final
 
-from ctxruntime.hops import install as hops
+from ctxruntime.hops import install as carrying
 from ctxruntime.hops.patching import Patch, guard
 from ctxruntime.hops.watching import Watch
 
-from . import _host, commands, entrypoints
+from . import _host, commands, entrypoints, hooks, turns
 from ._threads import DENIED
+from .identity import IDENTITY
 
 __all__ = ["INSTALLATION", "POINTS", "PointState"]
 
@@ -22,9 +23,22 @@ POINTS: Final[Mapping[_host.PatchPoint, Callable[[Callable[..., Any]], Callable[
     _host.COMMAND_LOOKUP: commands.adapting_lookup,
     _host.COMMAND_RESULT: commands.carrying_result,
     _host.CLI: entrypoints.cli_entry,
+    _host.CLI_CHAT: entrypoints.cli_chat_entry,
     _host.GATEWAY: entrypoints.gateway_entry,
+    _host.GATEWAY_AGENT: entrypoints.gateway_agent_entry,
     _host.TUI: entrypoints.tui_entry,
+    _host.AGENT: turns.agent_turn,
+    _host.TURN: turns.agent_turn,
+    _host.TOOL: turns.tool_call,
+    _host.HOOKS: hooks.hook_event,
+    _host.REQUEST_MIDDLEWARE: hooks.middleware_event,
+    _host.EXECUTION_MIDDLEWARE: hooks.adapting_callbacks,
+    _host.COMPRESSION: turns.compressing,
+    _host.SESSION_FOUND: turns.finding,
+    _host.SESSION_RESET: turns.moving,
+    _host.SESSION_SWITCH: turns.moving,
 }
+"""What makes each replacement; the order is that of reports."""
 
 
 @final
@@ -33,7 +47,7 @@ class Installation:
 
     def __init__(self) -> None:
         self._watch: Watch | None = None
-        self._hops: hops.Installation | None = None
+        self._hops: carrying.Installation | None = None
         self._patches: dict[_host.PatchPoint, Patch] = {}
 
     @property
@@ -44,9 +58,9 @@ class Installation:
     def start(self) -> None:
         """Patch what is imported, and the rest as it comes; can be called twice."""
         if self._watch is None:
-            others = hops.installed()
+            others = carrying.installed()
             with guard("hermes: carry over every hop"):
-                installation = hops.install(deny=DENIED)
+                installation = carrying.install(deny=DENIED)
                 self._hops = installation if others is None else None
             self._watch = Watch({point.module for point in POINTS}, self._patch)
             self._watch.start()
@@ -62,6 +76,8 @@ class Installation:
             self._hops.uninstall()
         for patch in self._patches.values():
             patch.undo()
+        IDENTITY.stop()
+        hooks.forget()
 
     def status(self) -> dict[str, PointState]:
         """Say of each patch point whether ours is there, and if not, why."""

@@ -14,6 +14,8 @@ from typing import Any
 from ctxruntime import adapt, carry
 from ctxruntime.hops.patching import guard
 
+from .variables import with_variables
+
 __all__ = ["adapting_lookup", "carrying_result"]
 
 
@@ -25,7 +27,7 @@ def adapting_lookup(original: Callable[..., Any]) -> Callable[..., Any]:  # Any:
         if callable(handler):
             with guard("hermes: adapt a command handler"):
                 # The host passes the text behind the command, and no key: an empty text is a value.
-                return adapt(handler)
+                return with_variables(adapt(handler))
         return handler
 
     return get_plugin_command_handler

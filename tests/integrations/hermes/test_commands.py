@@ -108,13 +108,11 @@ def test_answer_is_shown_as_by_the_host_alone(dispatch: tuple[Any, Any, str], st
 
 @pytest.mark.parametrize("style", EVERY)
 def test_keys_are_in_effect_inside_the_handler(dispatch: tuple[Any, Any, str], style: str) -> None:
-    """What any code reads inside a handler is what the host knows, and the frontend."""
+    """What any code reads inside a handler is what the host knows, and which conversation that is."""
     run, _, phase = dispatch
-    frontend = {"session": "cli", "dispatch": "tui", "slash": "tui"}[phase]
-    if "gateway_session_key" in right(run, phase):
-        frontend = "gateway"
+    known = {**run["facts"], **right(run, phase), "conversation_id": True}
 
-    assert run.call(phase, style)["ambient"] == {"frontend": frontend, **right(run, phase)}
+    assert run.call(phase, style)["ambient"] == known
 
 
 @pytest.mark.parametrize("style", ["coroutine", "coroutine-object", "raising-coroutine"])
@@ -125,7 +123,7 @@ def test_async_handler_in_the_hosts_helper_thread_has_its_keys(tui: Any, style: 
 
     assert call["thread"] == "hermes-plugin-command-await"
     assert call["keys"]["session_id"] == session_id
-    assert call["ambient"] == {"frontend": "tui", "session_id": session_id}
+    assert call["ambient"] == {"frontend": "tui", "session_id": session_id, "conversation_id": True}
 
 
 def test_error_from_the_hosts_helper_thread_is_shown_as_by_the_host_alone(tui: Any, run_host: RunHost) -> None:

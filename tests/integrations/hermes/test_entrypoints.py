@@ -76,12 +76,15 @@ class TestGateway:
         """An agent that rotated in its turn has an id that the store does not have yet."""
         ambient = gateway.call("running-agent", "hook")["ambient"]
 
-        assert ambient == {"frontend": "gateway", **gateway["expect"]["running-agent"]}
+        chat = {**gateway["facts"], "hermes_chat_id": "busy"}
+        assert ambient == {**chat, **gateway["expect"]["running-agent"], "conversation_id": True}
 
     def test_chat_key_that_no_key_takes_is_dropped(self, gateway: Any) -> None:
-        """With a line break in the chat's name its key is unknown, and the command runs."""
+        """With a line break in the chat's name its key is unknown, its sender is not, and the command runs."""
+        facts = {name: value for name, value in gateway["facts"].items() if name != "hermes_chat_id"}
+
         assert named(gateway, "bad-chat") == {"session_id": None, "gateway_session_key": None}
-        assert gateway.call("bad-chat", "named")["ambient"] == {"frontend": "gateway"}
+        assert gateway.call("bad-chat", "named")["ambient"] == facts
         (entry,) = gateway.logged("hermes gateway: gateway_session_key")
         assert "not\nclean" not in entry["text"]
 
@@ -90,7 +93,7 @@ class TestGateway:
         """A message whose task was started inside another session has nothing of that session."""
         for call in gateway.calls(phase):
             assert "neighbour" not in call["ambient"].values()
-            assert "user_id" not in call["ambient"]
+            assert "previous_session_id" not in call["ambient"]
 
     def test_chats_at_the_same_time_get_their_own_keys(self, gateway: Any) -> None:
         """Commands of four chats in flight at once: each gets its chat's key."""

@@ -41,4 +41,4 @@ def drive(world: World) -> dict[str, Any]:
     line.session_id = "not\nclean"
     commands("bad-id", "/rec-named", "/rec-named")
     line.session_id = right
-    return {"expect": expect, "shown": shown, "rotated": before != right}
+    return {"facts": {"frontend": "cli"}, "expect": expect, "shown": shown, "rotated": before != right}

@@ -49,7 +49,7 @@ class Chats:
         await self.say("running-agent", "anything", chat="busy")
         self.expect["running-agent"]["session_id"] = "the running agent's"
         found = await self.options_and_undo() if self.world.load != "alone" else {}
-        return {"expect": self.expect, "shown": self.shown, **found}
+        return {"facts": self.facts("chat"), "expect": self.expect, "shown": self.shown, **found}
 
     async def options_and_undo(self) -> dict[str, Any]:
         """What only ctxruntime has: the option, the reload, and taking it out again."""
@@ -143,6 +143,11 @@ class Chats:
 
     def key(self, chat: str = "chat") -> str:
         return self.runner._session_key_for_source(self.source(chat))
+
+    @staticmethod
+    def facts(chat: str) -> dict[str, str]:
+        """What a message of a chat says beyond its session, by our keys."""
+        return {"frontend": "gateway", "user_id": "u", "hermes_platform": "discord", "hermes_chat_id": chat}
 
     def known(self, chat: str) -> dict[str, Any]:
         """What the host itself knows of a chat."""

@@ -71,13 +71,13 @@ class Faults:
         self.screen = io.StringIO()
 
     def shown(self) -> dict[str, str]:
-        from ctxruntime_integrations.hermes import _host, commands, entrypoints
+        from ctxruntime_integrations.hermes import _host_facts, commands, entrypoints
 
-        unclosable = lambda *_: SimpleNamespace(open=lambda: None, close=fail)  # noqa: E731 - one word each
+        unclosable = lambda *_: SimpleNamespace(__enter__=lambda: None, __exit__=fail)  # noqa: E731 - one word each
         recorder.ambient = read_ambient
         return {
             "sound": self.say("sound"),
-            "read": self.say("read", _host, "cli_session_id", fail),
+            "read": self.say("read", _host_facts, "cli_session_id", fail),
             "enter": self.say("enter", entrypoints, "session", fail),
             "leave": self.say("leave", entrypoints, "session", unclosable),
             "adapt": self.say("adapt", commands, "adapt", fail),

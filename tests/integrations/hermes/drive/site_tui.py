@@ -66,6 +66,7 @@ def drive(world: World) -> dict[str, Any]:
     session["agent"] = agent
     unknown = host.handle_request({"id": 1, "method": "no.such.method"})
     return {
+        "facts": {"frontend": "tui"},
         "expect": expect,
         "shown": shown,
         "ui_id": ui_id,

@@ -133,9 +133,11 @@ def discover(*, force: bool = False) -> None:
 
 
 def read_ambient() -> dict[str, Any]:
+    """What is in effect; of the conversation only whether there is one, as its id is random."""
     import ctxruntime
 
-    return dict(ctxruntime.current())
+    keys = dict(ctxruntime.current())
+    return {name: bool(value) if name == "conversation_id" else value for name, value in keys.items()}
 
 
 @contextlib.contextmanager
@@ -146,5 +148,10 @@ def a_neighbour(world: World) -> Iterator[None]:
         return
     import ctxruntime
 
-    with ctxruntime.session(session_id="neighbour", gateway_session_key="neighbour", user_id="neighbour"):
+    with ctxruntime.session(
+        session_id="neighbour",
+        gateway_session_key="neighbour",
+        user_id="neighbour",
+        previous_session_id="neighbour",
+    ):
         yield

@@ -1,0 +1,182 @@
+"""Which of Hermes's session ids are one conversation.
+
+Hermes's own stores are asked first: they know the chat of a session, and whether it goes on from another one
+(a compression), branched off, or is a sub-agent's. The bridge in use is taught what they say before a turn asks
+it: the program's own, else one of ours, whose store is a file in Hermes's home. So what plugins keep for a
+conversation survives rotations, also those that nobody watched, and restarts.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import suppress
+from threading import Lock
+from typing import Final, final
+
+from ctxruntime import GATEWAY_SESSION_KEY, PREVIOUS_SESSION_ID, SESSION_ID, amend, current_turn
+from ctxruntime.conversation.bridge import Bridge
+from ctxruntime.conversation.stores import open_store
+from ctxruntime.conversation.stores.base import Store
+from ctxruntime.conversation.turns import Use, in_use, use
+from ctxruntime.hops.patching import guard
+from ctxruntime.layers import renew_in_child
+
+from . import _host, _host_store
+from ._options import OPTIONS
+
+__all__ = ["IDENTITY", "child_of", "key_of", "learn", "moved_to", "now_in", "rotated"]
+
+FILE: Final = "ctxruntime.db"
+"""Where, in Hermes's home, conversations and what plugins keep for them are, unless an option says otherwise."""
+MOST_LEARNED: Final = 4096
+MOST_ANCESTORS: Final = 64
+
+_learning = Lock()
+renew_in_child(globals(), "_learning")
+
+
+@final
+class Identity:
+    """The bridge that we put in use, if nobody else had; and which sessions it was told of."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._use: Use | None = None
+        self._store: Store | None = None
+        self._learned: OrderedDict[str, None] = OrderedDict()
+
+    def bridge(self) -> Bridge | None:
+        """Return the bridge in use; the first call puts one in use if there is none and the option is not "off"."""
+        if not self._asked:
+            self._start()
+        using = in_use()
+        return None if using is None else using.bridge
+
+    def stop(self) -> None:
+        """Take our bridge out of use and close its store; can be called twice."""
+        with _learning:
+            using, self._use = self._use, None
+            store, self._store = self._store, None
+            self._asked = False
+            self._learned.clear()
+        if using is not None:
+            using.stop()
+        if store is not None:
+            with guard("hermes: close the store of conversations"):
+                store.close()
+
+    def is_news(self, session_id: str) -> bool:
+        """Tell whether a session was not looked into yet, in this process; of many, the latest are remembered."""
+        with _learning:
+            news = session_id not in self._learned
+            self._learned[session_id] = None
+            self._learned.move_to_end(session_id)
+            if len(self._learned) > MOST_LEARNED:
+                self._learned.popitem(last=False)
+        return news
+
+    def _start(self) -> None:
+        with _learning:
+            if self._asked:
+                return
+            self._asked = True
+            if in_use() is not None:
+                return
+            with guard("hermes: open the store of conversations"):
+                where = OPTIONS.store() or f"sqlite:{_host.home() / FILE}"
+                if where != "off":
+                    self._store = open_store(where)
+                    self._use = use(Bridge(self._store))
+
+
+IDENTITY: Final = Identity()
+
+
+def learn(session_id: str | None) -> None:
+    """Teach the bridge what Hermes knows of a session that a turn is about to enter, once in a process."""
+    with guard("hermes: learn of a session"):
+        bridge = IDENTITY.bridge()
+        if bridge is not None and session_id is not None and IDENTITY.is_news(session_id):
+            _explain(bridge, session_id, MOST_ANCESTORS)
+
+
+def _explain(bridge: Bridge, session_id: str, depth: int) -> None:
+    """Tell what a session came from, eldest first."""
+    if depth == 0 or bridge.find(session_id=session_id) is not None:
+        return
+    origin = _host_store.origin_of(session_id)
+    if origin is None:
+        return
+    _explain(bridge, origin.parent, depth - 1)
+    if origin.kind == "subagent":
+        bridge.resolve(session_id=session_id, parent_session_id=origin.parent)
+    else:
+        bridge.rotate(
+            origin.parent,
+            session_id,
+            continues=origin.kind == "compression",
+            branch=origin.kind == "branch",
+            reason=origin.kind,
+        )
+
+
+def moved_to(key: str | None, session_id: str | None) -> None:
+    """Teach the bridge that a chat is in another session now, and tell the turn in effect if it is that chat's."""
+    if key is None or session_id is None:
+        return
+    learn(session_id)
+    with guard("hermes: a chat is in another session"):
+        bridge = IDENTITY.bridge()
+        if bridge is not None:
+            bridge.resolve(gateway_session_key=key, session_id=session_id)
+    now_in(key, session_id)
+
+
+def now_in(key: str | None, session_id: str | None) -> None:
+    """Have the turn in effect be in this session, if it is the chat's turn and says otherwise."""
+    here = SESSION_ID.get(None)
+    if session_id is None or here == session_id or key is None or GATEWAY_SESSION_KEY.get(None) != key:
+        return
+    learn(session_id)
+    with guard("hermes: the session of a turn"):
+        bridge = IDENTITY.bridge()
+        if bridge is not None and here == key:  # what stood in for the id before there was one
+            bridge.rotate(key, session_id, continues=True, reason="first session")
+        amend(session_id=session_id)
+
+
+def rotated(old: str | None, new: str | None) -> None:
+    """Teach the bridge that a session goes on under another id, and tell the turn in effect if it is in that one."""
+    if old is None or new is None or old == new:
+        return
+    with guard("hermes: a session rotated"):
+        bridge = IDENTITY.bridge()
+        if bridge is not None:
+            IDENTITY.is_news(new)
+            bridge.rotate(old, new, continues=True, reason="compression")
+    with guard("hermes: the session of a turn"):
+        if current_turn() is not None and SESSION_ID.get(None) == old:
+            amend(session_id=new)
+
+
+def child_of(parent: str, session_id: str) -> None:
+    """Teach the bridge that a session is a sub-agent's, which was started in another one."""
+    with guard("hermes: the conversation of a sub-agent"):
+        bridge = IDENTITY.bridge()
+        if bridge is not None and IDENTITY.is_news(session_id):
+            bridge.resolve(session_id=session_id, parent_session_id=parent)
+
+
+def key_of(session_id: str) -> str | None:
+    """Return the gateway key of a session's chat: the ambient one if that is it, else as Hermes or the bridge knows."""
+    here = GATEWAY_SESSION_KEY.get(None)
+    if here is not None and session_id in (SESSION_ID.get(None), PREVIOUS_SESSION_ID.get(None)):
+        return here
+    with guard("hermes: the chat of a session"):
+        key = _host_store.chat_of(session_id)
+        if key is None and (bridge := IDENTITY.bridge()) is not None:
+            found = bridge.find(session_id=session_id)
+            key = None if found is None else found.gateway_key
+        with suppress(ValueError):
+            return None if key is None else GATEWAY_SESSION_KEY.check(key)
+    return None

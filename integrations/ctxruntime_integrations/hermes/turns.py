@@ -1,0 +1,137 @@
+"""The agent's turn, whoever runs it, and where its session changes.
+
+One agent's work is one turn: the frontend's, if that has let the event in and the session is the same; a scope in
+its parent's turn, if it is a sub-agent; a turn of its own for the chat that started it, if it is a background job.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ctxruntime import FRONTEND, GATEWAY_SESSION_KEY, SESSION_ID, USER_ID, bind, current_turn, session
+from ctxruntime.scope import Scope
+
+from . import _host, _host_facts, identity
+from ._doors import Entry, Facts, held, known, of_agent, session_of_chat
+from .entrypoints import remember
+from .keys import HERMES_PLATFORM
+
+__all__ = ["agent_turn", "compressing", "finding", "moving", "tool_call"]
+
+OF_THE_CHAT: Final = (GATEWAY_SESSION_KEY, USER_ID)
+"""What a background job has of the turn that started it."""
+OF_NO_CHAT: Final = frozenset({"cron", "curator"})
+"""The platforms of agents that serve no chat, whichever turn happens to start them."""
+
+
+def agent_turn(original: Entry) -> Entry:
+    """Replace ``run_conversation``: an agent's turn."""
+
+    def run_conversation(*args: Any, **kwargs: object) -> object:
+        with held("agent", scope_of_turn, args, kwargs):
+            return original(*args, **kwargs)
+
+    return run_conversation
+
+
+def tool_call(original: Entry) -> Entry:
+    """Replace ``invoke_tool``, which is called outside an agent's turn too."""
+
+    def invoke_tool(*args: Any, **kwargs: object) -> object:
+        with held("tool", scope_of_tool, args, kwargs):
+            return original(*args, **kwargs)
+
+    return invoke_tool
+
+
+def compressing(original: Entry) -> Entry:
+    """Replace ``compress_context``, after which a session may go on under another id."""
+
+    def compress_context(*args: Any, **kwargs: Any) -> object:
+        agent = _host.argument(args, kwargs, 0, "agent")
+        before = known(SESSION_ID, "compression", lambda: agent.session_id)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            remember(agent)
+            identity.rotated(before, known(SESSION_ID, "compression", lambda: agent.session_id))
+
+    return compress_context
+
+
+def moving(original: Entry) -> Entry:
+    """Replace ``reset_session`` and ``switch_session``: a chat is in another session when they return."""
+
+    def move(*args: Any, **kwargs: Any) -> object:
+        entry: Any = original(*args, **kwargs)
+        if entry is not None:
+            identity.moved_to(*_of_entry(entry))
+        return entry
+
+    return move
+
+
+def finding(original: Entry) -> Entry:
+    """Replace ``get_or_create_session``, which may give a chat another session inside its message's turn."""
+
+    def get_or_create_session(*args: Any, **kwargs: Any) -> object:
+        entry: Any = original(*args, **kwargs)
+        identity.now_in(*_of_entry(entry))
+        return entry
+
+    return get_or_create_session
+
+
+def _of_entry(entry: Any) -> tuple[str | None, str | None]:  # Any: a SessionEntry of the host's
+    key = known(GATEWAY_SESSION_KEY, "store", lambda: entry.session_key)
+    return key, known(SESSION_ID, "store", lambda: entry.session_id)
+
+
+def scope_of_turn(agent: _host_facts.Agent, /, *_: object, **__: object) -> Scope[Any]:
+    """Return the scope of an agent's turn."""
+    remember(agent)
+    facts = of_agent("agent", agent)
+    if _is_of_turn_in_effect(facts):
+        # The turn knows better than the agent, which may have been kept from another sender's message.
+        return session.join({key: facts[key] for key in (SESSION_ID, GATEWAY_SESSION_KEY)})
+    if _host_facts.is_subagent(agent):
+        return _scope_of_subagent(agent, facts)
+    identity.learn(facts[SESSION_ID])
+    if facts[GATEWAY_SESSION_KEY] is None and facts[HERMES_PLATFORM] not in OF_NO_CHAT:
+        if GATEWAY_SESSION_KEY.is_bound():
+            facts[FRONTEND] = FRONTEND.get(None)
+        return session(_given(facts), take=OF_THE_CHAT)
+    return session(facts)
+
+
+def scope_of_tool(agent: _host_facts.Agent, /, *args: object, **kwargs: object) -> Scope[Any] | None:
+    """Return the scope of a tool's call; None where the agent's own is in effect, as nearly always."""
+    if current_turn() is not None and SESSION_ID.get(None) == agent.session_id:
+        return None
+    return scope_of_turn(agent)
+
+
+def _given(facts: Facts) -> Facts:
+    """Leave out what is not known: a key that is taken over is not to be taken away again."""
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _is_of_turn_in_effect(facts: Facts) -> bool:
+    turn = current_turn()
+    if turn is None or turn.ended:
+        return False
+    key, here = facts[GATEWAY_SESSION_KEY], GATEWAY_SESSION_KEY.get(None)
+    if key is not None and here is not None:
+        return key == here
+    return facts[SESSION_ID] is not None and facts[SESSION_ID] == SESSION_ID.get(None)
+
+
+def _scope_of_subagent(agent: _host_facts.Agent, facts: Facts) -> Scope[Any]:
+    """Return the scope of a sub-agent: in the turn that it was started in, as far as that got here."""
+    if current_turn() is not None:
+        return bind({key: facts[key] for key in (SESSION_ID, HERMES_PLATFORM)})
+    parent, own = _host_facts.parent_of(agent), facts[SESSION_ID]
+    if parent is None or own is None:
+        return session(facts)
+    identity.child_of(parent, own)
+    return session_of_chat(_given(facts), identity.key_of(parent))

@@ -320,10 +320,33 @@ def test_threads_do_not_wait_one_after_the_other(path: Path) -> None:
 
         assert len(taken) == 6
         assert max(taken) < 3.5
-        with store._writer as cursor:
-            assert cursor.execute("PRAGMA busy_timeout").fetchone() == (2000,)
         other.execute("ROLLBACK")
         assert store.put_doc("n", "c", "x", Doc(b"version1", "{}"), None)
+
+
+def test_waiting_for_a_thread_and_for_a_process_takes_one_timeout(path: Path) -> None:
+    """What a call has waited for another thread it does not wait for another process too; the next has all its time."""
+    taken: list[float] = []
+
+    def write() -> None:
+        began = time.monotonic()
+        with pytest.raises(StoreBusyError, match="was locked by others"):
+            store.put_doc("n", "c", "x", Doc(b"version1", "{}"), None)
+        taken.append(time.monotonic() - began)
+
+    with closing(SQLiteStore(path, timeout=2)) as store, raw(path) as other:
+        store.look("n", [CHAT])
+        other.execute("BEGIN IMMEDIATE")
+        thread = Thread(target=write, daemon=True)
+        with store._writer:
+            thread.start()
+            thread.join(1.6)
+        thread.join(20)
+
+        assert len(taken) == 1
+        assert 1.6 < taken[0] < 3
+        with store._writer as cursor:
+            assert cursor.execute("PRAGMA busy_timeout").fetchone() == (2000,)
 
 
 # What it holds

@@ -24,6 +24,7 @@ from ctxruntime.conversation.errors import (
 )
 from ctxruntime.conversation.stores import SQLiteStore
 from ctxruntime.conversation.stores.base import Doc
+from ctxruntime.conversation.stores.sqlite_errors import store_error
 from ctxruntime.conversation.stores.sqlite_files import StoreFile
 
 CHAT = ("k", "chat")
@@ -514,16 +515,16 @@ def test_a_rollback_journal_store_is_read_without_permission(public: Path, fille
     assert run(AS_NOBODY, path) == ["1", "300", "{}", "0", REFUSED, REFUSED]
 
 
-@pytest.mark.parametrize("case", ["unreadable-file", "no-file", "closed-folder"])
+@pytest.mark.parametrize("case", ["unreadable-file", "no-file", "closed-folder", "closed-above"])
 def test_a_missing_permission_is_named(public: Path, filled: Path, case: str) -> None:
     """Where there is no permission to read, make or even find the file, every call says so."""
-    path = public / "x.db"
+    path = public / "sub" / "x.db" if case == "closed-above" else public / "x.db"
+    path.parent.mkdir(exist_ok=True)
     if case != "no-file":
         shutil.copy(filled, path)
         path.chmod(0o000 if case == "unreadable-file" else 0o644)
-    public.chmod(0o700 if case == "closed-folder" else 0o555)
-    if os.getuid() and case == "closed-folder":
-        public.chmod(0o000)
+    closed = 0o700 if os.getuid() == 0 else 0o000
+    public.chmod(closed if case.startswith("closed") else 0o555)
 
     assert run(AS_NOBODY, path) == [REFUSED] * 6
 
@@ -584,6 +585,39 @@ for _ in range(2):
         print(type(error).__name__)
 """
     assert run(program, tmp_path, before=on_a_disk_of("8k", tmp_path)) == ["StoreFullError", "StoreFullError"]
+
+
+def test_a_disk_that_is_full_when_a_store_is_opened_is_named(tmp_path: Path) -> None:
+    """A file in WAL cannot even be read where there is no room for what belongs beside it: a matter of room too."""
+    program = """
+import os, sys
+from contextlib import suppress
+from ctxruntime.conversation.errors import StoreError
+from ctxruntime.conversation.stores import SQLiteStore
+store = SQLiteStore(sys.argv[1] + "/x.db")
+store.look("n", [("k", "chat")])
+store.close()
+with suppress(OSError), open(sys.argv[1] + "/spare", "wb", buffering=0) as file:
+    while True:
+        file.write(bytes(4096))
+try:
+    store.look("n", [("k", "chat")])
+except StoreError as error:
+    print(type(error).__name__)
+os.unlink(sys.argv[1] + "/spare")
+print(store.look("n", [("k", "chat")])[1])
+"""
+    assert run(program, tmp_path, before=on_a_disk_of("256k", tmp_path)) == ["StoreFullError", "{}"]
+
+
+def test_a_database_that_is_overwritten_is_damage(path: Path) -> None:
+    """What SQLite takes for no database at all, whenever it comes upon it, is damage."""
+    _text(path)
+
+    with raw(path) as connection, pytest.raises(sqlite3.DatabaseError) as caught:
+        connection.execute("SELECT * FROM refs")
+
+    assert isinstance(store_error(str(path), caught.value), StoreCorruptError)
 
 
 def test_every_error_is_one_of_ours(path: Path) -> None:

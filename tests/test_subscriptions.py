@@ -302,7 +302,7 @@ def test_what_a_joined_door_amends_is_awaited_too(deferring: Deferring, decorate
 
 
 def test_no_other_door_waits(deferring: Deferring) -> None:
-    """In a plain `with`, in the other decorators and in an amend nothing can be deferred, also within a door that waits."""
+    """In a plain `with`, in the other decorators and in an amend nothing can be deferred, nor within one that waits."""
 
     async def main() -> None:
         async with ctx.session(session_id="outer") as turn:

@@ -24,6 +24,7 @@ from ctxruntime.conversation import (
     local,
     use,
 )
+from ctxruntime.conversation.turnstile import Turnstile
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -436,6 +437,22 @@ def test_what_is_dropped_is_cleaned_up_if_the_last_waiter_gives_up(things: Conve
     assert asyncio.run(main()).cleaned == 1
 
 
+def test_what_is_dropped_in_the_moment_of_its_release_is_cleaned_up(things: ConversationLocal[Thing]) -> None:
+    """Whoever lets go looks again afterwards: a drop that found it locked has left the cleanup to it."""
+
+    class DroppedMeanwhile(Turnstile):  # type: ignore[misc]  # final, to all but a test of one moment
+        def release(self) -> None:
+            things.discard("c1")
+            cleaned.append(thing.cleaned)
+            super().release()
+
+    thing, cleaned = things.get("c1"), list[int]()
+    things._kept["c1"].lock = DroppedMeanwhile()  # type: ignore[misc]  # as above
+    with things.locked("c1") as locked:
+        assert locked is thing
+    assert (cleaned[0], thing.cleaned) == (0, 1)
+
+
 def test_what_is_dropped_while_it_is_built_is_cleaned_up() -> None:
     """A discard during the factory is of the object that it makes: whoever asked has a new one."""
     building, go_on = threading.Event(), threading.Event()
@@ -509,6 +526,7 @@ def test_with_room_for_one_everything_works(bridge: Bridge) -> None:
     things = ConversationLocal(Thing, max_size=1, cleanup=Thing.clean)
     with things.locked("c1") as one:
         two = things.get("c2")
+        assert things.get("c2") is two
         with things.locked("c3") as three:
             assert things.get("c2") is not two
             assert (one.cleaned, two.cleaned, three.cleaned) == (0, 1, 0)

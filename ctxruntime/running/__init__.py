@@ -2,5 +2,6 @@
 
 finding.py    which program is meant
 executing.py  run it as `python` would
+hosts.py      the integrations of the hosts that are installed
 command.py    the command
 """

@@ -26,6 +26,7 @@ Usage: ctxruntime run [--spans FILE] [--preset NAME] [-m] PROGRAM [ARGS]...
 
   Hops carry keys as after `ctxruntime.install()`. With the extra `otel` every
   tracer and logger provider of the program mirrors them, as after `add_to()`.
+  The integration of a host that is installed is there from the first event on.
 
 Options:
   -m             PROGRAM is a module.
@@ -127,6 +128,10 @@ def _set_up(wanted: Wanted, program: Program) -> None:
             f"name a file in a folder that is there, and that you may write to"
         )
     automatic.log(INFO)
+    if automatic.enabled:
+        from ctxruntime.running.hosts import arm
+
+        arm()
 
 
 def _name(program: Program) -> str:

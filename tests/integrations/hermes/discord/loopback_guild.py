@@ -68,8 +68,8 @@ def guild() -> dict[str, Any]:
         "members": [member() | {"user": user(id)} for id in (BOT, ANN, BEN)],
         "member_count": 3,
         **{name: [] for name in ("emojis", "features", "stickers", "voice_states", "presences", "stage_instances")},
-        **{name: 0 for name in ("verification_level", "default_message_notifications", "explicit_content_filter")},
-        **{name: 0 for name in ("mfa_level", "premium_tier", "nsfw_level", "system_channel_flags", "afk_timeout")},
+        **dict.fromkeys(("verification_level", "default_message_notifications", "explicit_content_filter"), 0),
+        **dict.fromkeys(("mfa_level", "premium_tier", "nsfw_level", "system_channel_flags", "afk_timeout"), 0),
         "preferred_locale": "en-US",
     }
 

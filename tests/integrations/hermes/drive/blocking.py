@@ -16,7 +16,7 @@ EXAMPLE = Path(__file__).parents[4] / "examples" / "hermes_plugin"
 
 def prepare(world: World, **settings: Any) -> ScriptedModel:
     """Give the host the example plugin, a model that uses a tool, and further settings; before it is imported."""
-    model = ScriptedModel(world.home.parent / "file.txt")
+    model = ScriptedModel(world.home.parent)
     shutil.copytree(EXAMPLE, world.home / "plugins" / "tool-blocking")
     world.model_url = os.environ["OPENAI_BASE_URL"] = model.url
     world.configure()

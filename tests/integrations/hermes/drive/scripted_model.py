@@ -1,4 +1,4 @@
-"""A model's server that does what the last message says: reads the file, or tells what the tool returned."""
+"""A model's server that does what the last message says: reads the file, has it read, tells what the tool returned."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any
 
 READ = "read the file"
+DELEGATE = "have a sub-agent do it"
 FILE_TEXT = "the text of the file"
 
 
 class ScriptedModel:
     """Listens on loopback, for the chat completions that Hermes's agents ask for."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.reads = 0
+        self.results: list[tuple[str, str]] = []
+        """What agents were asked, and what their tools returned."""
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.server.daemon_threads = True
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -26,18 +29,19 @@ class ScriptedModel:
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Return the message that a request is answered with."""
         messages = asked["messages"]
+        said = [text(message) for message in messages if message["role"] == "user"] or [""]
         if messages[-1]["role"] == "tool":
+            self.results.append((said[-1], text(messages[-1])))
             return {"role": "assistant", "content": f"The tool said: {text(messages[-1])[:200]}"}
-        said = [text(message) for message in messages if message["role"] == "user"]
         # Requests without tools are the host's own, for a title or a summary of what was said.
-        if asked.get("tools") and said and READ in said[-1]:
-            # The host refuses to read again what did not change.
+        if asked.get("tools") and READ in said[-1]:
+            # A new one each time: the host refuses to read the same again and again.
             self.reads += 1
-            self.file.write_text(f"{FILE_TEXT}, {self.reads}\n")
-            arguments = json.dumps({"path": str(self.file)})
-            call = {"id": f"call-{len(messages)}", "type": "function"}
-            call |= {"function": {"name": "read_file", "arguments": arguments}}
-            return {"role": "assistant", "content": None, "tool_calls": [call]}
+            file = self.directory / f"{self.reads}.txt"
+            file.write_text(FILE_TEXT)
+            return call(f"call-{len(messages)}", "read_file", path=str(file))
+        if asked.get("tools") and DELEGATE in said[-1]:
+            return call(f"call-{len(messages)}", "delegate_task", goal=said[-1].replace(DELEGATE, READ))
         return {"role": "assistant", "content": "Noted."}
 
     def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
@@ -52,6 +56,9 @@ class ScriptedModel:
 
             def do_POST(self) -> None:
                 asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if not self.path.endswith("/chat/completions"):
+                    self.send_error(404)
+                    return
                 message = model.answer(asked)
                 if asked.get("stream"):
                     self.send("text/event-stream", streamed(message))
@@ -76,6 +83,11 @@ def text(message: dict[str, Any]) -> str:
     """The words of a message, whose content may be in parts."""
     content = message.get("content") or ""
     return content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
+
+
+def call(id: str, tool: str, **arguments: str) -> dict[str, Any]:
+    function = {"name": tool, "arguments": json.dumps(arguments)}
+    return {"role": "assistant", "content": None, "tool_calls": [{"id": id, "type": "function", "function": function}]}
 
 
 def whole(message: dict[str, Any]) -> dict[str, Any]:

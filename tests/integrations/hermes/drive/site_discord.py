@@ -15,8 +15,8 @@ from world import World
 
 sys.path.append(str(Path(__file__).parents[1] / "discord"))
 
-import loopback_discord as fake  # noqa: E402 - it is beside the drive
-from loopback_guild import ANN, BEN, CHANNELS, THREAD  # noqa: E402
+import loopback_discord as fake
+from loopback_guild import ANN, BEN, CHANNELS, THREAD
 
 RIGHT, OTHER = CHANNELS
 
@@ -60,7 +60,6 @@ class Story:
             "registered": {name: registered.get(name) for name in ("block", "blocked")},
             "arrivals": self.arrivals,
             "paths": self.discord.paths,
-            "times": self.times,
             "not_faked": self.discord.not_faked,
         }
 
@@ -154,11 +153,7 @@ class Story:
         await self.discord.until(lambda: self.replies_in(channel) > before)
         async with asyncio.timeout(60):
             # The host has no event for it.
-            while self.adapter._active_sessions or self.adapter._background_tasks:
+            while self.adapter._active_sessions or self.adapter._background_tasks:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-        import time
-
-        self.times = getattr(self, "times", {})
-        self.times[phase] = time.time()
         self.answers[phase] = [text for where, text in self.discord.replies if where == channel][before:]
         self.ids[phase] = {key: entry.session_id for key, entry in self.runner.session_store._entries.items()}

@@ -25,14 +25,4 @@ def prepare(world: World, **settings: Any) -> ScriptedModel:
     configuration["plugins"]["enabled"].append("tool-blocking")
     configuration["model"] |= {"api_key": "none", "context_length": 200000}
     file.write_text(json.dumps(configuration | settings))
-    use_a_bridge()
     return model
-
-
-def use_a_bridge() -> None:
-    """Have conversations, unless the integration has put a bridge to use by itself."""
-    from ctxruntime import conversation
-    from ctxruntime.conversation.turns import in_use
-
-    if in_use() is None:
-        conversation.use(conversation.Bridge())

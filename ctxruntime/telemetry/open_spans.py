@@ -77,6 +77,8 @@ class _Watcher:
             if span is None or hasattr(span, LAYER):
                 return
             if span.is_recording():
+                if not _claimed(span, layer):
+                    return
                 for processor in mark.by:
                     view = view_of(layer, processor)
                     if view is not None:
@@ -96,6 +98,15 @@ class _Watcher:
                     processor: Any = view.by
                     processor.add_late(view)
                 view = view.next
+
+
+def _claimed(span: Span, layer: Layer) -> bool:
+    """Have a span serve a turn; False if it serves one already: another thread may have entered it just now."""
+    with amending():
+        if hasattr(span, LAYER):
+            return False
+        setattr(span, LAYER, layer)
+        return True
 
 
 _entering: Final = guard("telemetry: a turn is entered")

@@ -114,9 +114,8 @@ class SessionSpanProcessor(SpanProcessor):
             _starting.caught(error)
 
     def take(self, span: Span, layer: Layer, view: View) -> None:
-        """Take a span that is open already into the turn of a layer, and add what is absent on it."""
+        """Add what is absent on a span that was open already, and now serves the turn of a layer."""
         root: Any = view.root or view  # a view without a root is a RootView
-        setattr(span, LAYER, layer)
         # Registered before it is read what to add: an amend meanwhile either shows in that, or finds the span.
         spans = root.spans
         spans.append(ref(span))

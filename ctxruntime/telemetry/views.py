@@ -90,7 +90,7 @@ class RootView(View):
             latest = self.latest or self.learn(root)
             if latest is None:
                 return
-            for trace, pin in self.pins.items():
+            for trace, pin in self.pins.copy().items():  # other threads begin traces meanwhile
                 session, before, conversation = pin
                 if session is UNSET:
                     session, before = latest[:2]
@@ -120,9 +120,11 @@ class RootView(View):
         """Forget traces that have no open span, but for the newest: a turn may go on for weeks."""
         spans: list[Any] = self.open_spans()
         kept = {span.context.trace_id for span in spans}
-        kept.update(list(self.pins)[-KEPT_TRACES:])
-        for trace in [trace for trace in self.pins if trace not in kept]:
-            del self.pins[trace]
+        traces = list(self.pins.copy())  # other threads begin some meanwhile
+        kept.update(traces[-KEPT_TRACES:])
+        for trace in traces:
+            if trace not in kept:
+                del self.pins[trace]
         self.limit = 2 * max(KEPT_TRACES, len(self.pins))
 
 

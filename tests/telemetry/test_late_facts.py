@@ -121,6 +121,57 @@ def test_first_spans_of_two_threads_at_once_are_both_told(spans: Any) -> None:
         assert [span.attributes.get("session.id") for span in work] == ["s1", "s1"]
 
 
+def test_traces_that_begin_while_something_is_learned_are_told_of_it(
+    spans: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Traces that other threads begin get in nobody's way: no fact is lost, and no span's start."""
+    monkeypatch.setattr("opentelemetry.sdk.trace.logger.disabled", True)  # spans may end while they are told
+    switched, learned = sys.getswitchinterval(), threading.Event()
+
+    def begin() -> None:
+        while not learned.is_set():
+            spans.start("trace", context=Context()).end()
+
+    with ctx.session(session_id="s1") as turn:
+        threads = [threading.Thread(target=copy_context().run, args=[begin]) for _ in range(3)]
+        sys.setswitchinterval(1e-6)
+        for thread in threads:
+            thread.start()
+        for number in range(600):
+            turn.amend(user_id=f"u{number}")
+        sys.setswitchinterval(switched)
+        learned.set()
+        for thread in threads:
+            thread.join()
+
+    found = {span.attributes.get("session.id") for span in spans.exporter.get_finished_spans()}
+    assert found == {"s1"}
+
+
+def test_of_two_turns_that_are_entered_at_once_the_open_span_serves_one(spans: Any) -> None:
+    """A span of no turn is taken in once, also if another turn is entered in it meanwhile, and all it shows is one's."""
+    with spans.span("open") as span:
+        elsewhere, is_recording = copy_context(), span.is_recording
+
+        def enter_another() -> None:
+            with ctx.session(session_id="s2", user_id="u2"):
+                pass
+
+        def is_recording_once() -> bool:
+            span.is_recording = is_recording
+            thread = threading.Thread(target=elsewhere.run, args=[enter_another])
+            thread.start()
+            thread.join()
+            return is_recording()  # type: ignore[no-any-return]
+
+        span.is_recording = is_recording_once
+        with ctx.session(session_id="s1", gateway_session_key="k1"):
+            pass
+
+    shown = {"session.id": "s2", "gen_ai.conversation.id": "s2", "user.id": "u2"}
+    assert spans.attributes("open") == shown
+
+
 def test_a_rotation_shows_from_the_next_trace_on(spans: Any) -> None:
     """A trace keeps the id that was known first in it; the next one has the new id, and the one before."""
     with ctx.session(session_id="s1"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ctxruntime.conversation.errors import (
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["Expired", "PostgresLink", "Target", "errors"]
 
 RV = TypeVar("RV")
-LOOKED: Final = 0.05
-"""Every how many seconds a wait looks whether its time is over."""
 
 
 class Expired(Exception):
@@ -92,7 +89,7 @@ class Target:
             while state != pq.PollingStatus.OK:
                 state = _polled(pgconn)
                 if state != pq.PollingStatus.OK:
-                    _wait_for(pgconn.socket, state == pq.PollingStatus.WRITING, deadline)
+                    _ready(pgconn.socket, 2 if state == pq.PollingStatus.WRITING else 1, deadline)
             pgconn.nonblocking = 1
         except BaseException:
             pgconn.finish()
@@ -131,8 +128,17 @@ class PostgresLink(psycopg.Connection[TupleRow]):
 
     def wait(self, gen: PQGen[RV], interval: float = 0.0, timeout: float | None = None) -> RV:
         """Do what the client does, within the time that is left: it has no limit of its own for reading."""
-        left = max(0.001, self.deadline - time.monotonic())
-        return super().wait(_limited(gen, self), min(left, LOOKED))
+        try:
+            wanted = next(gen)
+            while True:
+                ready: Any = _ready(self.pgconn.socket, wanted, self.deadline)
+                wanted = gen.send(ready)
+        except StopIteration as done:
+            answer: RV = done.value
+            return answer
+        except (Expired, KeyboardInterrupt):
+            self.pgconn.finish()
+            raise
 
     def abandon(self) -> None:
         """See `pooling.Link`."""
@@ -140,21 +146,6 @@ class PostgresLink(psycopg.Connection[TupleRow]):
 
     def __del__(self, *_: object) -> None:
         """Let it go unclosed, with the store that it was made for."""
-
-
-def _limited(gen: PQGen[RV], link: PostgresLink) -> Generator[Any, Any, RV]:
-    """Pass on what the client waits for, until the time is over and nothing has come."""
-    try:
-        wanted = next(gen)
-        while True:
-            ready = yield wanted
-            if not ready and time.monotonic() >= link.deadline:
-                link.pgconn.finish()
-                raise Expired
-            wanted = gen.send(ready)
-    except StopIteration as done:
-        answer: RV = done.value
-        return answer
 
 
 def _polled(pgconn: PGconn) -> pq.PollingStatus:
@@ -166,17 +157,24 @@ def _polled(pgconn: PGconn) -> pq.PollingStatus:
     raise psycopg.OperationalError(pgconn.error_message.decode("utf-8", "replace").strip())
 
 
-def _wait_for(number: int, writing: bool, deadline: float) -> None:
+def _ready(number: int, wanted: int, deadline: float) -> int:
+    """Return what of it a socket is ready for: to be read (1), to be written to (2).
+
+    The client's own wait does not tell, in some versions, that nothing came.
+    """
     left = max(0.001, deadline - time.monotonic())
-    if hasattr(select, "poll"):
-        poll = select.poll()
-        poll.register(number, select.POLLOUT if writing else select.POLLIN)
-        ready: list[Any] = list(poll.poll(left * 1000))
+    if not hasattr(select, "poll"):
+        read, write, _ = select.select([number] * (wanted & 1), [number] * (wanted >> 1), [], left)
+        ready = len(read) + 2 * len(write)
     else:
-        read, write, _ = select.select([] if writing else [number], [number] if writing else [], [], left)
-        ready = [*read, *write]
+        poll = select.poll()
+        poll.register(number, (wanted & 1 and select.POLLIN) | (wanted & 2 and select.POLLOUT))
+        found = poll.poll(left * 1000)
+        events = found[0][1] if found else 0
+        ready = bool(events & ~select.POLLOUT) + 2 * bool(events & select.POLLOUT)
     if not ready:
         raise Expired
+    return ready & wanted or wanted  # a broken connection is ready for anything: the client finds out
 
 
 _Kinds = tuple[type[Exception], ...]

@@ -78,7 +78,7 @@ def defer_behind(work: Work) -> bool:
     return bool(_waiting.get()) and defer(work)
 
 
-async def entered_async(enter: Callable[[], R], leave: Callable[[R], object]) -> R:
+async def entered_async(enter: Callable[[], R], leave: Callable[[Any], object]) -> R:
     """Call what enters a scope, and await what its subscribers deferred; leave it again if that is cancelled.
 
     `leave` is called with what `enter` returned.

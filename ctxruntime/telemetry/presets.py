@@ -5,13 +5,13 @@ A key that a preset does not name is shown under its own `attributes`; one that 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from ctxruntime.telemetry.errors import UnknownPresetError
+from ctxruntime.telemetry.warned import warn
 
 if TYPE_CHECKING:
     from ctxruntime.keys import Key
@@ -60,9 +60,7 @@ class Preset:
         if (self.name, key) not in _warned:
             _warned.add((self.name, key))
             reason = f"is longer than {self.max_characters} characters" if too_long else "is not plain ASCII"
-            logging.getLogger("ctxruntime").warning(
-                "a value of key %r %s, which %s drops: it is left out (logged once)", key, reason, self.name
-            )
+            warn("a value of key %r %s, which %s drops: it is left out (logged once)", key, reason, self.name)
         return False
 
 

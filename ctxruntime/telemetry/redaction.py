@@ -8,10 +8,11 @@ hashes of two processes, or of two runs, cannot be compared; a warning says so o
 from __future__ import annotations
 
 import hmac
-import logging
 import os
 import secrets
 from typing import Final
+
+from ctxruntime.telemetry.warned import warn
 
 __all__ = ["HASH_KEY_VARIABLE", "hashed", "set_hash_key"]
 
@@ -49,7 +50,7 @@ def _hash_key() -> bytes:
         ours = secrets.token_bytes(32)
         key = _random.setdefault("key", ours)  # of two threads that make one, the first has it
         if key is ours:
-            logging.getLogger("ctxruntime").warning(
+            warn(
                 "no hash key is set, so redacted values of this process cannot be compared with those of others: "
                 "set %s, or call ctxruntime.telemetry.set_hash_key",
                 HASH_KEY_VARIABLE,

@@ -15,6 +15,7 @@ from ctxruntime.telemetry.open_spans import LAYER, mark_outside, started_watchin
 from ctxruntime.telemetry.presets import PREVIOUS, Preset, preset_named
 from ctxruntime.telemetry.sdk import Span, SpanProcessor
 from ctxruntime.telemetry.views import Pin, RootView, View, conversation_of, find_view, root_of, view_of
+from ctxruntime.telemetry.warned import WAITING, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -171,7 +172,9 @@ class SessionSpanProcessor(SpanProcessor):
                     pin = view.latest = view.pins[span.context.trace_id] = (session, previous, conversation)
             view.built = (pin, build(turn, session, previous, UNSET, conversation))
             turn.mirrored = view
-            return view
+        if WAITING:
+            tell()
+        return view
 
     def _compile(self) -> Build:
         """Return what builds the attributes of the keys that are defined now."""
@@ -190,7 +193,9 @@ class SessionSpanProcessor(SpanProcessor):
                 own = session if session not in (turns, pin and pin[0]) else UNSET
                 session, previous, conversation = pin or (UNSET, UNSET, UNSET)
             built = view.built = (pin, build(layer, session, previous, own, conversation))
-            return built
+        if WAITING:
+            tell()
+        return built
 
     def _absent(self, attributes: Mapping[str, Attribute], given: Mapping[str, object]) -> Mapping[str, Attribute]:
         """Return what a span lacks; the session before is that of another one if its session id is not ours."""

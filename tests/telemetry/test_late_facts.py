@@ -149,7 +149,7 @@ def test_traces_that_begin_while_something_is_learned_are_told_of_it(
 
 
 def test_of_two_turns_that_are_entered_at_once_the_open_span_serves_one(spans: Any) -> None:
-    """A span of no turn is taken in once, also if another turn is entered in it meanwhile, and all it shows is one's."""
+    """A span of no turn is taken in once, whatever is entered in it meanwhile, and all it shows is one turn's."""
     with spans.span("open") as span:
         elsewhere, is_recording = copy_context(), span.is_recording
 

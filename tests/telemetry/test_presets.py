@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,11 @@ from typing import Any
 import pytest
 
 import ctxruntime as ctx
+from ctxruntime.layers import amending
 from ctxruntime.telemetry import PRESETS, Preset, UnknownPresetError
 from ctxruntime.telemetry.presets import preset_named
+
+HASHED = ctx.Key("presets_hashed", attributes="presets.hashed", redact="hash")
 
 EVERYWHERE = {
     "session.id": "s1",
@@ -115,6 +119,45 @@ def test_what_langfuse_would_drop_is_left_out_with_one_warning(
     assert [record.getMessage() for record in caplog.records] == [
         f"a value of key 'session_id' {reason}, which langfuse drops: it is left out (logged once)"
     ]
+
+
+@pytest.mark.parametrize("keys", [{"user_id": "ü"}, {"presets_hashed": "x"}], ids=["limit", "hash key"])
+@pytest.mark.parametrize("nested", [False, True], ids=["turn", "bind"])
+def test_a_warning_waits_for_nobody_who_waits_for_us(
+    record: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    keys: dict[str, str],
+    nested: bool,
+) -> None:
+    """No lock of ours is held where a warning is logged: a thread in a handler of the host's may wait for it."""
+    monkeypatch.setattr("ctxruntime.telemetry.presets._warned", set())
+    monkeypatch.setattr("ctxruntime.telemetry.redaction._given", [])
+    monkeypatch.setattr("ctxruntime.telemetry.redaction._random", {})
+    monkeypatch.delenv("CTXRUNTIME_HASH_KEY", raising=False)
+    free: list[bool] = []
+
+    def try_lock() -> None:
+        if lock.acquire(blocking=False):
+            lock.release()
+            free.append(True)
+        else:
+            free.append(False)
+
+    def note(record: logging.LogRecord) -> bool:
+        thread = threading.Thread(target=try_lock)
+        thread.start()
+        thread.join()
+        return True
+
+    lock = amending()
+    spans = record(preset="langfuse")
+    monkeypatch.setattr(caplog.handler, "filters", [note])
+    scope: Any = ctx.bind if nested else ctx.session
+    with ctx.session(session_id="s1"), scope(**keys):
+        spans.start("work").end()
+
+    assert free == [True]
 
 
 def test_what_langfuse_keeps_is_shown(record: Callable[..., Any]) -> None:

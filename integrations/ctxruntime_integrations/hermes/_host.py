@@ -17,6 +17,8 @@ __all__ = [
     "COMMAND_LOOKUP",
     "COMMAND_RESULT",
     "COMPRESSION",
+    "EVICTION",
+    "EVICTION_AND_COMMIT",
     "EXECUTION_MIDDLEWARE",
     "GATEWAY",
     "GATEWAY_AGENT",
@@ -72,6 +74,10 @@ HOOKS: Final = PatchPoint("hermes_cli.plugins", "PluginManager.invoke_hook")
 REQUEST_MIDDLEWARE: Final = PatchPoint("hermes_cli.plugins", "PluginManager.invoke_middleware")
 # Execution kinds do not go through the manager's method.
 EXECUTION_MIDDLEWARE: Final = PatchPoint("hermes_cli.middleware", "_get_middleware_callbacks")
+
+# Threads that tear an agent down which was kept for another chat than that which needs its place.
+EVICTION: Final = PatchPoint("gateway.run", "GatewayRunner._release_evicted_agent_soft")
+EVICTION_AND_COMMIT: Final = PatchPoint("gateway.run", "GatewayRunner._commit_then_release_soft")
 
 COMPRESSION: Final = PatchPoint("agent.conversation_compression", "compress_context")
 SESSION_FOUND: Final = PatchPoint("gateway.session", "SessionStore.get_or_create_session")

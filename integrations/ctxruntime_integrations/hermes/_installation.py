@@ -33,6 +33,8 @@ POINTS: Final[Mapping[_host.PatchPoint, Callable[[Callable[..., Any]], Callable[
     _host.HOOKS: hooks.hook_event,
     _host.REQUEST_MIDDLEWARE: hooks.middleware_event,
     _host.EXECUTION_MIDDLEWARE: hooks.adapting_callbacks,
+    _host.EVICTION: turns.eviction,
+    _host.EVICTION_AND_COMMIT: turns.eviction,
     _host.COMPRESSION: turns.compressing,
     _host.SESSION_FOUND: turns.finding,
     _host.SESSION_RESET: turns.moving,

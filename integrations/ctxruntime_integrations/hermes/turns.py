@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ctxruntime import FRONTEND, GATEWAY_SESSION_KEY, SESSION_ID, USER_ID, bind, current_turn, session
+from ctxruntime import FRONTEND, GATEWAY_SESSION_KEY, SESSION_ID, USER_ID, bind, cleared, current_turn, session
 from ctxruntime.scope import Scope
 
 from . import _host, _host_facts, identity
@@ -16,7 +16,7 @@ from ._doors import Entry, Facts, held, known, of_agent, session_of_chat
 from .entrypoints import remember
 from .keys import HERMES_PLATFORM
 
-__all__ = ["agent_turn", "compressing", "finding", "moving", "tool_call"]
+__all__ = ["agent_turn", "compressing", "eviction", "finding", "moving", "tool_call"]
 
 OF_THE_CHAT: Final = (GATEWAY_SESSION_KEY, USER_ID)
 """What a background job has of the turn that started it."""
@@ -42,6 +42,16 @@ def tool_call(original: Entry) -> Entry:
             return original(*args, **kwargs)
 
     return invoke_tool
+
+
+def eviction(original: Entry) -> Entry:
+    """Replace what tears an agent down: it runs for that agent's chat, and not for the one that evicts it."""
+
+    def tear_down(*args: Any, **kwargs: object) -> object:
+        with held("eviction", scope_of_eviction, args, kwargs):
+            return original(*args, **kwargs)
+
+    return tear_down
 
 
 def compressing(original: Entry) -> Entry:
@@ -96,12 +106,29 @@ def scope_of_turn(agent: _host_facts.Agent, /, *_: object, **__: object) -> Scop
         return session.join({key: facts[key] for key in (SESSION_ID, GATEWAY_SESSION_KEY)})
     if _host_facts.is_subagent(agent):
         return _scope_of_subagent(agent, facts)
-    identity.learn(facts[SESSION_ID])
     if facts[GATEWAY_SESSION_KEY] is None and facts[HERMES_PLATFORM] not in OF_NO_CHAT:
-        if GATEWAY_SESSION_KEY.is_bound():
-            facts[FRONTEND] = FRONTEND.get(None)
-        return session(_given(facts), take=OF_THE_CHAT)
+        return _scope_of_job(facts)
+    identity.learn(facts[SESSION_ID])
     return session(facts)
+
+
+def _scope_of_job(facts: Facts) -> Scope[Any]:
+    """Return a turn for an agent that was given no chat: that of the turn which starts it, if that is a chat's."""
+    chat, own = SESSION_ID.get(None), facts[SESSION_ID]
+    if not GATEWAY_SESSION_KEY.is_bound():
+        identity.learn(own)
+        return session(facts)
+    if chat is not None and own is not None:
+        identity.child_of(chat, own)
+    return session(_given({**facts, FRONTEND: FRONTEND.get(None)}), take=OF_THE_CHAT)
+
+
+def scope_of_eviction(_: object, /, agent: _host_facts.Agent | None = None, *__: object, **___: object) -> Scope[Any]:
+    """Return a turn for what an agent that is torn down has still to do."""
+    if agent is None:
+        return cleared()
+    facts = of_agent("eviction", agent)
+    return session_of_chat(_given(facts), facts[GATEWAY_SESSION_KEY])
 
 
 def scope_of_tool(agent: _host_facts.Agent, /, *args: object, **kwargs: object) -> Scope[Any] | None:

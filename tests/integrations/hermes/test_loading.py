@@ -25,8 +25,9 @@ REQUESTS = "hermes_cli.plugins.PluginManager.invoke_middleware"
 EXECUTIONS = "hermes_cli.middleware._get_middleware_callbacks"
 COMPRESSION = "agent.conversation_compression.compress_context"
 STORE = [f"gateway.session.SessionStore.{name}_session" for name in ("get_or_create", "reset", "switch")]
+EVICTIONS = [f"gateway.run.GatewayRunner.{name}_soft" for name in ("_release_evicted_agent", "_commit_then_release")]
 POINTS = {LOOKUP, RESULT, CLI, CHAT, GATEWAY, RUN_AGENT, TUI, AGENT, TURN, TOOL, HOOKS, REQUESTS, EXECUTIONS}
-POINTS |= {COMPRESSION, *STORE}
+POINTS |= {COMPRESSION, *STORE, *EVICTIONS}
 
 
 @pytest.mark.parametrize("site", ["cli", "gateway", "tui"])

@@ -157,7 +157,15 @@ def reprs_say() -> Iterator[str]:
     with ctx.session(BOUND, session_id="s1") as turn, ctx.bind({DROPPED: LATER}) as bound:
         snapshot, door = ctx.capture(), ctx.session(BOUND)
         things = (turn, bound, snapshot, door, ctx.bind(BOUND), ctx.session.join(BOUND), ctx.current_turn())
-        things += (ctx.carry(print), turn.mirrored, snapshot.wrap(print), ctx.current(), ctx.adapt(print), *BOUND, DEFAULTED)
+        things += (
+            ctx.carry(print),
+            turn.mirrored,
+            snapshot.wrap(print),
+            ctx.current(),
+            ctx.adapt(print),
+            *BOUND,
+            DEFAULTED,
+        )
         with snapshot, Executor(1) as pool:
             future = pool.submit(ctx.current_turn)
             things += (pool, future.result(), future)

@@ -7,11 +7,11 @@ one by one, as its own function for all of them also pins the working directory,
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from functools import update_wrapper
+from importlib import import_module
 from inspect import iscoroutine
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -62,7 +62,7 @@ def in_effect() -> Generator[None]:
     """Have the variables say what the keys do, inside the block."""
     tokens: list[tuple[ContextVar[Any], Token[Any]]] = []
     with guard("hermes: set the host's variables"):
-        mapped: Mapping[str, ContextVar[Any]] = getattr(sys.modules.get(_MODULE), "_VAR_MAP", {})
+        mapped: Mapping[str, ContextVar[Any]] = import_module(_MODULE)._VAR_MAP
         for name, value in _wanted(mapped).items():
             tokens.append((mapped[name], mapped[name].set(value)))  # those that were set are put back
     try:

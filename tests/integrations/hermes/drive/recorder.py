@@ -29,9 +29,18 @@ def record(style: str, *args: Any, **keys: Any) -> str:
             "keys": keys,
             "ambient": ambient(),
             "thread": threading.current_thread().name,
+            "variables": variables(),
         }
     )
     return f"ok {style}"
+
+
+def variables() -> dict[str, Any]:
+    """The host's own variables, as a plugin reads them; None is never set."""
+    from gateway import session_context as host
+
+    values = {name: var.get() for name, var in host._VAR_MAP.items()}
+    return {name: None if value is host._UNSET else value for name, value in values.items()}
 
 
 def legacy(raw_args):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 from typing import Any
 
 import recorder
@@ -30,8 +31,10 @@ def drive(world: World) -> dict[str, Any]:
                 line.process_command(text)
             shown[f"{phase} {text.split()[0]}"] = screen.getvalue()[start:].strip()
 
+    outside = [recorder.variables(), dict(os.environ)]
     with a_neighbour(world):
         commands("session", *(f"/rec-{style} {RAW_ARGS}" for style in recorder.HANDLERS))
+    restored = outside == [recorder.variables(), dict(os.environ)]
     commands("no-arguments", "/rec-named", "/rec-id-as-argument")
     commands("alias", f"/shortcut {RAW_ARGS}")
     before = line.session_id
@@ -41,4 +44,10 @@ def drive(world: World) -> dict[str, Any]:
     line.session_id = "not\nclean"
     commands("bad-id", "/rec-named", "/rec-named")
     line.session_id = right
-    return {"facts": {"frontend": "cli"}, "expect": expect, "shown": shown, "rotated": before != right}
+    return {
+        "facts": {"frontend": "cli"},
+        "restored": restored,
+        "expect": expect,
+        "shown": shown,
+        "rotated": before != right,
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -46,11 +47,13 @@ def drive(world: World) -> dict[str, Any]:
                 answer = request("command.dispatch", name=f"rec-{style}", arg=RAW_ARGS, **params)
             shown[f"{phase} /rec-{style}"] = answer
 
+    outside = [recorder.variables(), dict(os.environ)]
     with a_neighbour(world):
         commands("dispatch", *recorder.HANDLERS, session_id=ui_id)
         commands("slash", *recorder.HANDLERS, slash=True, session_id=ui_id)
         commands("no-session", "named", "required", "var-keyword")
 
+    restored = outside == [recorder.variables(), dict(os.environ)]
     recorder.phase = "in-loop"
     expect["in-loop"] = expect["dispatch"]
 
@@ -70,6 +73,8 @@ def drive(world: World) -> dict[str, Any]:
         "expect": expect,
         "shown": shown,
         "ui_id": ui_id,
+        "session_key": session["session_key"],
+        "restored": restored,
         "unknown": unknown,
         "not_a_request": host.handle_request(["not", "a", "request"]),
     }

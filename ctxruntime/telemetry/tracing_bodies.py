@@ -65,11 +65,8 @@ def _held(body: Any, opened: OpenSpan) -> Any:
     if kind is AsyncGeneratorType:
         return named_like(body, _async_generator(body, opened))
     if kind is CoroutineType:
-        return named_like(body, _coroutine(partial(_same, body), opened))
-    return body
-
-
-def _same(body: Any) -> Any:
+        opened.waits = body
+        return named_like(body, _coroutine(opened.waited, opened))
     return body
 
 
@@ -91,6 +88,7 @@ def _steps(body: Any, opened: OpenSpan, of: str) -> Generator[Any, Any, Any]:
             finally:
                 opened.leave(token)
                 del token
+                given = None  # an error that was thrown in knows this frame, and would be a cycle with it
             if of is BODY:
                 opened.gave(item, yielded=True)
             try:
@@ -99,7 +97,9 @@ def _steps(body: Any, opened: OpenSpan, of: str) -> Generator[Any, Any, Any]:
             except BaseException as error:  # noqa: BLE001  # whatever is thrown in is the body's, a close too
                 given, step = error, body.throw
     finally:
-        if of is not PART:
+        if of is PART:
+            del body, step  # what `athrow` made knows the error, which knows this frame
+        else:
             opened.end()
 
 
@@ -135,6 +135,8 @@ async def _async_generator(body: AsyncGenerator[Any, Any], opened: OpenSpan) -> 
                 item = await _Awaited(step(given), opened, PART)
             except StopAsyncIteration:
                 return
+            finally:
+                given = None  # as in a generator
             opened.gave(item, yielded=True)
             try:
                 given = yield item

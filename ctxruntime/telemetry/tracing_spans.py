@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextvars import Token
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Final, final
 
 from opentelemetry import context as contexts
@@ -17,20 +18,24 @@ from ctxruntime.telemetry.building import Build, compile_build
 from ctxruntime.telemetry.open_spans import LAYER
 from ctxruntime.telemetry.presets import PRESETS
 from ctxruntime.telemetry.tracing_content import Output, show_error, show_input
+from ctxruntime.telemetry.tracing_secrets import forget, redacted_keys, seen_in
 from ctxruntime.telemetry.views import conversation_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
     from ctxruntime.telemetry.tracing_options import TraceOptions
+    from ctxruntime.telemetry.tracing_secrets import Seen
 
 __all__ = ["OpenSpan", "Tracing", "provider_holder"]
 
 SCOPE: Final = "ctxruntime"
 """The instrumentation scope of the spans."""
+ONLY_HERE: Final = 2
+"""What `sys.getrefcount` says of what one attribute has: itself counts too."""
 NAMED_IN_ENVIRONMENT: Final = "OTEL_PYTHON_TRACER_PROVIDER"
 
 _asking: Final = guard("traced: the tracer provider is asked for")
@@ -100,7 +105,7 @@ def _tracer() -> Tracer | None:
 class OpenSpan:
     """The span of one call; each method but `begin` can be called whether there is one or not."""
 
-    __slots__ = ("_arguments", "_begun", "_context", "_output", "_span", "_tracing")
+    __slots__ = ("_arguments", "_begun", "_context", "_output", "_seen", "_span", "_tracing", "waits")
 
     def __init__(self, tracing: Tracing, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         options = tracing.options
@@ -108,9 +113,12 @@ class OpenSpan:
         self._arguments = (args, kwargs) if options.record_input else None
         self._output = Output() if options.record_output else None
         self._begun = False
+        self._seen: Seen | None = None
         self._span: Span | None = None
         self._context: Context | None = None
         """What OpenTelemetry has as current in the body: the span, or what the body itself put above it."""
+        self.waits: Coroutine[Any, Any, Any] | None = None
+        """The body, while it is a coroutine that was made and not begun."""
 
     def _begin(self) -> None:
         self._begun = True
@@ -123,8 +131,10 @@ class OpenSpan:
             if not span.is_recording():
                 return
             _mirror(span)
+            if redacted_keys():
+                self._seen, self._context = seen_in(self._context)
             if self._arguments is not None:
-                show_input(span, self._tracing.fn, self._tracing.options.hidden, *self._arguments)
+                show_input(span, self._seen, self._tracing.fn, self._tracing.options.hidden, self._arguments)
         self._arguments = None
 
     def enter(self) -> Token[Context] | None:
@@ -152,7 +162,7 @@ class OpenSpan:
             return
         with _recording:
             if self._span.is_recording():
-                show_error(self._span, error)
+                show_error(self._span, self._seen, error)
 
     def gave(self, value: object, *, yielded: bool = False) -> None:
         """Take note of what is returned or yielded, if that was asked for."""
@@ -166,12 +176,24 @@ class OpenSpan:
         if span is not None:
             if self._output is not None:
                 with _ending:
-                    self._output.show(span)
+                    self._output.show(span, self._seen)
             with _ending:
                 span.end()
+            if self._seen is not None:
+                with _ending:
+                    forget(self._seen)
+
+    def waited(self) -> Any:
+        """Return the body that waits, which begins now."""
+        body, self.waits = self.waits, None
+        return body
 
     def __del__(self) -> None:
         self.end()  # a body that is dropped before its first step runs no `finally`
+        # To complain of one that never began is its driver's, which may have been closed in good order. One that
+        # somebody else has too may begin yet.
+        if self.waits is not None and getrefcount(self.waits) <= ONLY_HERE:
+            self.waits.close()
 
 
 _builds: Final[dict[int, Build]] = {}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from contextvars import Context, copy_context
 from typing import Annotated, Any
 
 import pytest
@@ -12,20 +15,29 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 
 import ctxruntime as ctx
+from ctxruntime.layers import SUBSCRIBERS
+from ctxruntime.telemetry import add_to
 from ctxruntime.telemetry.traced import handler, traced
+from ctxruntime.telemetry.tracing_secrets import Seen
 
 SECRET = ctx.Key("traced_secret", str, redact="drop", attributes="secret", inject="any")
 CONTENT = ("input.value", "input.mime_type", "output.value", "output.mime_type")
 
 
 @pytest.fixture
-def ended(monkeypatch: pytest.MonkeyPatch) -> Callable[[], ReadableSpan]:
-    """Return how to get the one span there is."""
-    exporter, made = InMemorySpanExporter(), TracerProvider()
+def exporter(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
+    exporter, made = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     made.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", made)
+    return exporter
+
+
+@pytest.fixture
+def ended(exporter: InMemorySpanExporter) -> Callable[[], ReadableSpan]:
+    """Return how to get the one span there is."""
 
     def read() -> ReadableSpan:
         [span] = exporter.get_finished_spans()
@@ -213,3 +225,97 @@ def test_no_redacted_value_is_in_an_error(ended: Callable[[], ReadableSpan]) -> 
     assert (recorded["exception.type"], recorded["exception.message"]) == ("LookupError", "no account for <redacted>")
     assert "hunter2" not in span.to_json()
     assert span.status.description == "LookupError: no account for <redacted>"
+
+
+def test_an_error_that_cannot_be_printed_is_one_all_the_same(ended: Callable[[], ReadableSpan]) -> None:
+    """The status is an error's, and says whose text cannot be had."""
+
+    class Unprintable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("not now")
+
+    @traced
+    def fail() -> None:
+        raise Unprintable
+
+    with pytest.raises(Unprintable):
+        fail()
+
+    status = ended().status
+    assert (status.status_code, status.description) == (StatusCode.ERROR, "Unprintable: <exception str() failed>")
+    (event,) = ended().events
+    assert (event.attributes or {})["exception.message"] == "<exception str() failed>"
+
+
+SCOPES: dict[str, Callable[[str], Any]] = {
+    "turn": lambda secret: ctx.session({SECRET: secret}),
+    "bind": lambda secret: ctx.bind({SECRET: secret}),
+}
+
+
+def fail_after(enter: Callable[[str], Any]) -> Iterator[str]:
+    """Bind four values, one after the other, in calls and here, and name all of them when they are left."""
+
+    @traced
+    def use(secret: str) -> str:
+        with enter(secret):
+            return secret
+
+    used = [use("hunter1"), use("hunter2")]
+    with enter("hunter3"):
+        ctx.amend({SECRET: "hunter4"})
+    yield f"{used} hunter3"
+    raise ValueError(used, "hunter3", "hunter4")
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("enter", SCOPES.values(), ids=SCOPES)
+def test_what_a_body_bound_and_left_again_is_not_shown(
+    exporter: InMemorySpanExporter, enter: Callable[[str], Any], mirrored: bool
+) -> None:
+    """A value that was in effect anywhere in the body, or in a body that it called, is in no error and no content."""
+    told = SUBSCRIBERS.copy()
+    processor = add_to(trace.get_tracer_provider()) if mirrored else None
+
+    with ctx.session({SECRET: "hunter0"}), pytest.raises(ValueError, match="hunter4"):
+        list(traced("fail", record_output=True)(fail_after)(enter))
+
+    if processor is not None:
+        processor.shutdown()
+    assert [span.name for span in exporter.get_finished_spans() if "hunter" in span.to_json()] == []
+    assert told == SUBSCRIBERS
+
+
+def test_what_one_body_bound_is_no_secret_of_another(exporter: InMemorySpanExporter) -> None:
+    """A body keeps back what is its own or its callees', and says what it likes of others: they are strangers."""
+
+    @traced
+    def use(secret: str, says: str) -> None:
+        with ctx.session({SECRET: secret}), suppress(ValueError):
+            refuse(says)
+
+    @traced
+    def refuse(says: str) -> None:
+        raise ValueError(says)
+
+    use("alpha", "alpha beta")
+    use("beta", "alpha beta")
+
+    texts = [span.status.description for span in exporter.get_finished_spans() if span.status.description]
+    assert texts == ["ValueError: <redacted> beta", "ValueError: alpha <redacted>"]
+
+
+def test_calls_that_start_each_other_keep_none_alive(exporter: InMemorySpanExporter) -> None:
+    """What is noted of a body goes with it, also where contexts are handed on from one to the next."""
+    contexts: list[Context] = []
+
+    @traced
+    def hand_on() -> None:
+        contexts.append(copy_context())
+
+    hand_on()
+    for _ in range(3):
+        contexts[-1].run(hand_on)
+
+    assert len(contexts) == 4
+    assert [it for it in gc.get_objects() if isinstance(it, Seen)] == []

@@ -57,6 +57,8 @@ MAX_TEXT: Final = 1024
 
 KEYS: Final[dict[str, Key[Any]]] = {}
 """Every key of the process, by name."""
+REVISIONS: Final[list[str]] = []
+"""The keys in the order they were defined, or redacted otherwise: what was made from them holds for this length."""
 ANYWHERE: Final[list[Key[Any]]] = []
 """The keys that go into `**kwargs` too."""
 
@@ -118,7 +120,7 @@ class Key(Generic[T]):
         "peek",
         "place",
         "put",
-        "redact",
+        "redacted",
         "type",
         "wire",
     )
@@ -127,7 +129,7 @@ class Key(Generic[T]):
     type: builtins.type[T]
     attributes: tuple[str, ...]
     default: T | Unset
-    redact: Redact | None
+    redacted: Redact | None
     wire: bool
     inject: Inject
     link: Link[T] | None
@@ -182,7 +184,7 @@ class Key(Generic[T]):
         key: Key[Any] = object.__new__(cls)
         key.name, key.type, key.items = name, type, ()
         key.attributes = (attributes,) if isinstance(attributes, str) else tuple(attributes)
-        key.default, key.redact, key.wire, key.inject, key.link = default, redact, wire, inject, link
+        key.default, key.redacted, key.wire, key.inject, key.link = default, redact, wire, inject, link
         if len(KEYS) >= len(BUILT_IN):  # those are right, and checking them is not worth a module's import
             from ctxruntime.values import check_definition
 
@@ -195,6 +197,19 @@ class Key(Generic[T]):
             return defined
         _place(key)
         return key
+
+    @property
+    def redact(self) -> Redact | None:
+        """How the key is shown in everything mirrored or printed.
+
+        A program may set that of a built-in key, before its first turn.
+        """
+        return self.redacted
+
+    @redact.setter
+    def redact(self, how: Redact | None) -> None:
+        self.redacted = how
+        REVISIONS.append(self.name)
 
     @overload
     def get(self, /) -> T: ...
@@ -357,6 +372,7 @@ def _place(key: Key[Any]) -> None:
         slot: Any = Layer.__dict__[key.place]
         key.of, key.peek, key.put = attrgetter(key.place), slot.__get__, slot.__set__
     KEYS[key.name] = key
+    REVISIONS.append(key.name)
     if key.inject == "any":
         ANYWHERE.append(key)
     if key.link is not None:

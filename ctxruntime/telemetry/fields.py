@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
-from ctxruntime.keys import KEYS, Key, require_key
+from ctxruntime.keys import KEYS, REVISIONS, Key, require_key
 from ctxruntime.layers import UNSET, current
 from ctxruntime.telemetry.building import Build, compile_build
 from ctxruntime.telemetry.presets import Preset
@@ -22,7 +22,7 @@ PLACEHOLDER: Final = "-"
 """What a field shows for a key that is not bound, and for one that is redacted by dropping it."""
 
 Compiled: TypeAlias = tuple[int, Build, dict[str, str]]
-"""How many keys were defined, what builds the fields of what is bound, and every field without a value."""
+"""The revision of the keys it was made for, what builds the fields of what is bound, and every field without a value."""
 
 
 @final
@@ -52,12 +52,12 @@ class Fields:
 
     def _current(self) -> Compiled:
         compiled = self._compiled
-        if compiled[0] != len(KEYS):
+        if compiled[0] != len(REVISIONS):
             compiled = self._compiled = self._compile()
         return compiled
 
     def _compile(self) -> Compiled:
-        keys = tuple(KEYS.values())
+        count, keys = len(REVISIONS), tuple(KEYS.values())
         shown = [key.name for key in keys if (key.attributes if self._chosen is None else key in self._chosen)]
         names = {key.name: (key.name,) if key.name in shown else () for key in keys}
-        return len(keys), compile_build(Preset("log fields", names)), dict.fromkeys(shown, self._placeholder)
+        return count, compile_build(Preset("log fields", names)), dict.fromkeys(shown, self._placeholder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-from ctxruntime.keys import KEYS
+from ctxruntime.keys import REVISIONS
 from ctxruntime.layers import UNSET, Layer
 from ctxruntime.telemetry.building import Build, compile_build
 from ctxruntime.telemetry.presets import Preset
@@ -43,10 +43,10 @@ class Recorded:
 
     def _current(self) -> Compiled:
         compiled = self._compiled
-        if compiled[0] != len(KEYS):
+        if compiled[0] != len(REVISIONS):
             compiled = self._compiled = self._compile()
         return compiled
 
     def _compile(self) -> Compiled:
-        count, preset = len(KEYS), self._preset_now()
+        count, preset = len(REVISIONS), self._preset_now()
         return count, preset, compile_build(preset)

@@ -8,7 +8,7 @@ from weakref import ref
 from opentelemetry.trace import get_current_span
 
 from ctxruntime.hops.patching import guard
-from ctxruntime.keys import KEYS
+from ctxruntime.keys import REVISIONS
 from ctxruntime.layers import CURRENT, NOTHING, UNSET, Layer, amending, current
 from ctxruntime.telemetry.building import Build, compile_build
 from ctxruntime.telemetry.open_spans import LAYER, mark_outside, started_watching, stopped_watching
@@ -161,7 +161,7 @@ class SessionSpanProcessor(SpanProcessor):
         with amending():
             if turn.mirrored is not None:
                 return None
-            build = self._build if self._built_for == len(KEYS) else self._compile()
+            build = self._build if self._built_for == len(REVISIONS) else self._compile()
             session, previous, conversation = turn.session_id, turn.previous_session_id, conversation_of(turn)
             pin: Pin | None = None
             view = RootView(self)
@@ -178,14 +178,14 @@ class SessionSpanProcessor(SpanProcessor):
 
     def _compile(self) -> Build:
         """Return what builds the attributes of the keys that are defined now."""
-        count = len(KEYS)
+        count = len(REVISIONS)
         self._build = build = compile_build(self.preset, self.group_by)
         self._built_for = count
         return build
 
     def _built(self, layer: Layer, view: View, pin: Pin | None) -> tuple[Pin | None, dict[str, Attribute]]:
         with amending():  # an amend between the reading and the keeping would be forgotten
-            build = self._build if self._built_for == len(KEYS) else self._compile()
+            build = self._build if self._built_for == len(REVISIONS) else self._compile()
             session, previous, conversation = layer.session_id, layer.previous_session_id, conversation_of(layer)
             own: object = UNSET
             if self._pins:

@@ -9,7 +9,7 @@ from weakref import WeakSet, ref
 from opentelemetry import context as contexts
 
 from ctxruntime.guarding import guard
-from ctxruntime.keys import KEYS
+from ctxruntime.keys import KEYS, REVISIONS
 from ctxruntime.layers import UNSET, amending, current
 from ctxruntime.subscriptions import subscribe
 
@@ -36,10 +36,10 @@ _known: tuple[int, tuple[Key[Any], ...]] = (0, ())
 def redacted_keys() -> tuple[Key[Any], ...]:
     """Return the keys whose values nobody may see, of those that are defined now."""
     global _known
-    if _known[0] != len(KEYS):
-        keys = tuple(KEYS.values())
-        _known = len(keys), tuple(key for key in keys if key.redact)
-    return _known[1]
+    count, known = len(REVISIONS), _known
+    if known[0] != count:
+        known = _known = count, tuple(key for key in tuple(KEYS.values()) if key.redact)
+    return known[1]
 
 
 @final

@@ -12,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry.trace import NoOpTracer, ProxyTracerProvider
 
 from ctxruntime.hops.patching import guard
-from ctxruntime.keys import KEYS
+from ctxruntime.keys import REVISIONS
 from ctxruntime.layers import NOTHING, UNSET, current
 from ctxruntime.telemetry.building import Build, compile_build
 from ctxruntime.telemetry.open_spans import LAYER
@@ -204,10 +204,10 @@ def _mirror(span: Span) -> None:
     layer = current()
     if layer is NOTHING or hasattr(span, LAYER):
         return
-    build = _builds.get(len(KEYS))
+    build = _builds.get(len(REVISIONS))
     if build is None:
         _builds.clear()
-        build = _builds[len(KEYS)] = compile_build(PRESETS["otel"])
+        build = _builds[len(REVISIONS)] = compile_build(PRESETS["otel"])
     shown = build(layer, layer.session_id, layer.previous_session_id, UNSET, conversation_of(layer))
     given: Mapping[str, object] = getattr(span, "attributes", None) or {}
     for name, value in shown.items():

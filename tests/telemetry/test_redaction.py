@@ -8,9 +8,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from opentelemetry import _logs as api
+from opentelemetry._logs import SeverityNumber
+from opentelemetry.sdk import _logs as sdk
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs import export as sdk_export
+from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 
 import ctxruntime as ctx
 from ctxruntime.telemetry import redaction, set_hash_key
+from ctxruntime.telemetry.fields import Fields
+from ctxruntime.telemetry.log_records import add_logs_to
+
+InMemory: Any = getattr(sdk_export, "InMemoryLogRecordExporter", None) or sdk_export.InMemoryLogExporter
+Record: Any = getattr(sdk, "LogRecord", api.LogRecord)
 
 SECRET = "tok-5e1f-do-not-show"
 DROPPED = ctx.Key("dropped_token", attributes="token.dropped", redact="drop")
@@ -93,3 +104,28 @@ def test_a_built_in_key_can_be_redacted_too(spans: Any) -> None:
         spans.start("work").end()
 
     assert spans.attributes("work") == {"gateway.session_key": expected(b"k")}
+
+
+@pytest.mark.usefixtures("hashed_gateway_key")
+def test_what_is_redacted_later_is_so_from_the_next_turn_on(spans: Any) -> None:
+    """With zero code, telemetry is there before the program that says what is to be redacted."""
+    ctx.GATEWAY_SESSION_KEY.redact = None
+    exporter, fields, provider = InMemory(), Fields(None), LoggerProvider()
+    add_logs_to(provider)
+    provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
+
+    def show() -> set[object]:
+        with ctx.session(gateway_session_key=SECRET):
+            spans.start("work").end()
+            provider.get_logger("test").emit(Record(timestamp=1, severity_number=SeverityNumber.INFO, attributes={}))
+            records = [it.log_record for it in exporter.get_finished_logs()]
+            shown = {record.attributes["gateway.session_key"] for record in records}
+            shown |= {spans.attributes("work")["gateway.session_key"], fields.known()["gateway_session_key"]}
+        exporter.clear()
+        spans.exporter.clear()
+        return shown
+
+    assert show() == {SECRET}
+    set_hash_key(b"k")
+    ctx.GATEWAY_SESSION_KEY.redact = "hash"
+    assert show() == {expected(b"k")}

@@ -76,9 +76,11 @@ class StoreVersionError(StoreError):
 
     def __init__(self, store: str, found: int, known: int) -> None:
         super().__init__(store, f"has schema {found}, and this ctxruntime knows {known}", "upgrade ctxruntime")
-        self.args = (store, found, known)
         self.found = found
         self.known = known
+
+    def __reduce__(self) -> tuple[type[StoreVersionError], tuple[str, int, int]]:
+        return type(self), (self.store, self.found, self.known)
 
 
 class StateTooLargeError(CtxRuntimeError, ValueError):

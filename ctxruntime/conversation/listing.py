@@ -122,7 +122,8 @@ def _widths(rows: Sequence[Sequence[str]], console: int) -> list[int]:
     """Return how wide each column is: key and session share what the others leave, as they need it."""
     widths = [max(cell_len(row[at]) for row in [HEADINGS, *rows]) for at in range(len(HEADINGS))]
     key, session = widths[1:3]
-    room = max(20, console - (sum(widths) - key - session) - len(widths) - 1)  # a space between any two, and around them
+    spaces = len(widths) + 1  # between any two, and around them
+    room = max(20, console - (sum(widths) - key - session) - spaces)
     widths[2] = min(session, max(room // 2, room - key))
     widths[1] = min(key, room - widths[2])
     return widths

@@ -7,7 +7,7 @@ A step knows neither stores nor clocks nor other processes. `Board` is what was 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
 from ctxruntime.conversation.records import Conversation
@@ -41,8 +41,8 @@ class Draft:
     __slots__ = ("created", "id", "inherited", "keys", "parent", "root", "sessions", "used", "was")
 
     def __init__(self, id: str, created: float, was: Conversation | None = None) -> None:
-        self.id = id
-        self.was = was
+        self.id: str = id
+        self.was: Conversation | None = was
         self.used: bool = was is None
         """Whether it is to live for its time from now on."""
         self.keys: list[str] = []
@@ -50,7 +50,7 @@ class Draft:
         self.parent: str | None = None
         self.root: str = id
         self.inherited: str | None = None
-        self.created = created
+        self.created: float = created
 
     @classmethod
     def of(cls, was: Conversation) -> Draft:
@@ -99,9 +99,11 @@ class Board:
     def __init__(
         self, look: Look, asked: Sequence[Ref], known: Callable[[str, Row], Conversation], terms: Terms
     ) -> None:
-        self.now, self.found, self.rows = look
-        self.asked = asked
-        self.terms = terms
+        self.now: float = look[0]
+        self.found: Mapping[Ref, str] = look[1]
+        self.rows: Mapping[str, Row] = look[2]
+        self.asked: Sequence[Ref] = asked
+        self.terms: Terms = terms
         self.drafts: dict[str, Draft] = {id: Draft.of(known(id, row)) for id, row in self.rows.items()}
         self.pointing: dict[Ref, str] = {ref: draft.id for draft in self.drafts.values() for ref in draft.refs}
         self.gone: list[Draft] = []

@@ -23,8 +23,8 @@ try:
     from psycopg import errors, pq
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
     from psycopg.rows import TupleRow, tuple_row
-except ImportError as missing:
-    raise MissingClientError("postgres", "psycopg 3 and libpq (psycopg[binary] brings it)") from missing
+except ImportError as _missing:
+    raise MissingClientError("postgres", "psycopg 3 and libpq (psycopg[binary] brings it)") from _missing
 
 if TYPE_CHECKING:
     from psycopg.abc import PQGen

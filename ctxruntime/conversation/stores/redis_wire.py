@@ -20,8 +20,8 @@ try:
     from redis import connection, exceptions
     from redis.backoff import NoBackoff
     from redis.retry import Retry
-except ImportError as missing:
-    raise MissingClientError("redis", "redis-py") from missing
+except ImportError as _missing:
+    raise MissingClientError("redis", "redis-py") from _missing
 
 __all__ = ["RedisLink", "SecureRedisLink", "exceptions", "options_of", "translated"]
 

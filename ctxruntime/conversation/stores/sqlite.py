@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from math import inf
-from typing import Final, TypeAlias, final
+from typing import ClassVar, Final, TypeAlias, final
 from weakref import finalize
 
 from ctxruntime.conversation.errors import StoreError
@@ -122,7 +122,7 @@ class SQLiteStore:
         StoreCorruptError, StoreVersionError: it cannot be used, and was not written to.
     """
 
-    blocks: Final = True
+    blocks: ClassVar[bool] = True
 
     def __init__(
         self,

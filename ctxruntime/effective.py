@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, final
 
 from ctxruntime.keys import KEYS
+from ctxruntime.layers import UNSET, current
 
-__all__ = ["Effective"]
+__all__ = ["Effective", "effective"]
 
 
 @final
@@ -30,3 +31,16 @@ class Effective(Mapping[str, object]):
 
     def __repr__(self) -> str:
         return f"{{{', '.join(f'{name!r}: {KEYS[name].shown(value)}' for name, value in self._values.items())}}}"
+
+
+def effective() -> Effective:
+    """Return what is in effect here; each key is looked up once, as an amend may change it meanwhile."""
+    layer = current()
+    values: dict[str, Any] = {}
+    for key in tuple(KEYS.values()):
+        value = key.of(layer)
+        if value is UNSET:
+            value = key.linked()
+        if value is not UNSET:
+            values[key.name] = value
+    return Effective(values)

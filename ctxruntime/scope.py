@@ -384,9 +384,9 @@ def amend(keys: Mapping[Key[Any], object] | None = None, /, **values: object) ->
 
 def current() -> Mapping[str, object]:
     """Return what is in effect here, read-only, by name; empty if nothing is."""
-    from ctxruntime.effective import Effective
+    from ctxruntime.effective import effective
 
-    return Effective({key.name: key.get() for key in KEYS.values() if key.is_bound()})
+    return effective()
 
 
 def current_turn() -> Turn | None:

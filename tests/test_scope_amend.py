@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import sys
 import threading
 from contextvars import copy_context
 from typing import Any
@@ -278,3 +280,24 @@ def test_amend_refuses_a_function() -> None:
     value: Any = lambda: "s1"  # noqa: E731
     with ctx.session(user_id="u1"), pytest.raises(ctx.InvalidValueError, match="'session_id'"):
         ctx.amend(session_id=value)
+
+
+@pytest.mark.parametrize("moment", range(40))
+def test_what_is_in_effect_can_be_read_while_it_is_amended(moment: int) -> None:
+    """Whenever another thread unbinds a key meanwhile, `current()` has it or has it not, and never fails."""
+    events = itertools.count()
+
+    def amend_once(*event: object) -> None:
+        if next(events) == moment:
+            thread = threading.Thread(target=turn.amend, kwargs={"user_id": None})
+            thread.start()
+            thread.join()
+
+    with ctx.session(session_id="s1", user_id="u1") as turn:
+        sys.setprofile(amend_once)
+        try:
+            found = dict(ctx.current())
+        finally:
+            sys.setprofile(None)
+
+    assert found in ({"session_id": "s1"}, {"session_id": "s1", "user_id": "u1"})

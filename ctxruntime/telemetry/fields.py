@@ -22,7 +22,7 @@ PLACEHOLDER: Final = "-"
 """What a field shows for a key that is not bound, and for one that is redacted by dropping it."""
 
 Compiled: TypeAlias = tuple[int, Build, dict[str, str]]
-"""The revision of the keys it was made for, what builds the fields of what is bound, and every field without a value."""
+"""The revision of the keys it is for, what builds the fields of what is bound, and every field without a value."""
 
 
 @final

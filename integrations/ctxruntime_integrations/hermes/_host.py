@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 __all__ = [
     "AGENT",
+    "AGENT_TOOL",
     "CLI",
     "CLI_CHAT",
     "COMMAND_LOOKUP",
@@ -24,11 +25,14 @@ __all__ = [
     "GATEWAY_AGENT",
     "HOOKS",
     "PLUGIN",
+    "REGISTRY_TOOL",
+    "REGISTRY_TOOL_OF_AGENT",
     "REQUEST_MIDDLEWARE",
     "SESSION_FOUND",
     "SESSION_RESET",
     "SESSION_SWITCH",
     "TOOL",
+    "TOOL_ENDED",
     "TUI",
     "TURN",
     "PatchPoint",
@@ -69,6 +73,14 @@ TUI: Final = PatchPoint("tui_gateway.server", "handle_request")
 AGENT: Final = PatchPoint("run_agent", "AIAgent.run_conversation")
 TURN: Final = PatchPoint("agent.conversation_loop", "run_conversation")
 TOOL: Final = PatchPoint("agent.agent_runtime_helpers", "invoke_tool")
+# Of the registry and of programs. The agent's module has a name of its own for it, which is ours if we came first,
+# and has to be undone second.
+REGISTRY_TOOL: Final = PatchPoint("model_tools", "handle_function_call")
+REGISTRY_TOOL_OF_AGENT: Final = PatchPoint("run_agent", "handle_function_call")
+# The agent's own tools, where they run one after the other; since 0.17.
+AGENT_TOOL: Final = PatchPoint("agent.tool_executor", "_run_agent_tool_execution_middleware")
+# Said of tools that were not let through, too; since 0.16.
+TOOL_ENDED: Final = PatchPoint("model_tools", "_emit_post_tool_call_hook")
 
 HOOKS: Final = PatchPoint("hermes_cli.plugins", "PluginManager.invoke_hook")
 REQUEST_MIDDLEWARE: Final = PatchPoint("hermes_cli.plugins", "PluginManager.invoke_middleware")

@@ -84,10 +84,16 @@ def _entry_of(store: Any, session_id: str) -> Any:
     return next((entry for entry in list(store._entries.values()) if entry.session_id == session_id), None)
 
 
+def _database() -> Any:
+    """Return a session database that is open: agents may close the one that they were given."""
+    found = (_seen(), getattr(_session_store(), "_db", None))
+    opened = (getattr(db, "_db", db) for db in found if db is not None)
+    return next((db for db in opened if getattr(db, "_conn", None) is not None), None)
+
+
 def _lineage(session_id: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of a session and of what it came from."""
-    db = _seen() or getattr(_session_store(), "_db", None)
-    db = getattr(db, "_db", db)
+    db = _database()
     for _ in range(MOST_ANCESTORS):
         row = None if db is None or not session_id else db.get_session(session_id)
         if row is None:

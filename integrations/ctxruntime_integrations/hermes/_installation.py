@@ -11,7 +11,7 @@ from ctxruntime.hops import install as carrying
 from ctxruntime.hops.patching import Patch, guard
 from ctxruntime.hops.watching import Watch
 
-from . import _host, commands, entrypoints, hooks, turns
+from . import _host, commands, entrypoints, hooks, spans, turns
 from ._threads import DENIED
 from .identity import IDENTITY
 
@@ -27,9 +27,13 @@ POINTS: Final[Mapping[_host.PatchPoint, Callable[[Callable[..., Any]], Callable[
     _host.GATEWAY: entrypoints.gateway_entry,
     _host.GATEWAY_AGENT: entrypoints.gateway_agent_entry,
     _host.TUI: entrypoints.tui_entry,
-    _host.AGENT: turns.agent_turn,
-    _host.TURN: turns.agent_turn,
-    _host.TOOL: turns.tool_call,
+    _host.AGENT: lambda original: turns.agent_turn(spans.agent_turn(original)),
+    _host.TURN: lambda original: turns.agent_turn(spans.agent_turn(original)),
+    _host.TOOL: lambda original: turns.tool_call(spans.runtime_tool(original)),
+    _host.REGISTRY_TOOL: spans.registry_tool,
+    _host.REGISTRY_TOOL_OF_AGENT: spans.registry_tool,
+    _host.AGENT_TOOL: spans.agent_tool,
+    _host.TOOL_ENDED: spans.tool_ended,
     _host.HOOKS: hooks.hook_event,
     _host.REQUEST_MIDDLEWARE: hooks.middleware_event,
     _host.EXECUTION_MIDDLEWARE: hooks.adapting_callbacks,

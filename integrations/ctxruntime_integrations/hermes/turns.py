@@ -102,8 +102,8 @@ def scope_of_turn(agent: _host_facts.Agent, /, *_: object, **__: object) -> Scop
     remember(agent)
     facts = of_agent("agent", agent)
     if _is_of_turn_in_effect(facts):
-        # The turn knows better than the agent, which may have been kept from another sender's message.
-        return session.join({key: facts[key] for key in (SESSION_ID, GATEWAY_SESSION_KEY)})
+        # The turn knows better than the agent who sent this: it may have been kept from another sender's message.
+        return session.join({key: facts[key] for key in (SESSION_ID, GATEWAY_SESSION_KEY, HERMES_PLATFORM)})
     if _host_facts.is_subagent(agent):
         return _scope_of_subagent(agent, facts)
     if facts[GATEWAY_SESSION_KEY] is None and facts[HERMES_PLATFORM] not in OF_NO_CHAT:

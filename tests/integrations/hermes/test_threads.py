@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import threading
 from pathlib import Path
 
 import pytest
 from ctxruntime_integrations import hermes
 from ctxruntime_integrations.hermes._threads import DENIED
 
+import ctxruntime
 from ctxruntime.hops.install import installed
 
 pytestmark = pytest.mark.hermes
@@ -58,3 +60,31 @@ def test_the_integration_carries_over_every_hop() -> None:
     assert installed() is not None
     hermes.uninstall()
     assert installed() is None
+
+
+def target(name: str) -> object:
+    """Make a function with a qualified name of the list, which is all that the list goes by."""
+
+    def run(seen: list[object]) -> None:
+        seen.append(dict(ctxruntime.current()))
+
+    parts = name.split(".")
+    at = next((i for i, part in enumerate(parts) if part[:1].isupper()), len(parts) - (3 if "<locals>" in name else 1))
+    run.__module__, run.__qualname__, run.__name__ = ".".join(parts[:at]), ".".join(parts[at:]), parts[-1]
+    return run
+
+
+@pytest.mark.parametrize("name", sorted({*DENIED, "somebody.elses.thread"}))
+def test_a_denied_thread_is_born_empty(name: str) -> None:
+    """A thread with a target of that name has nothing of the turn that starts it; any other has its session."""
+    seen: list[object] = []
+    hermes.install()
+    try:
+        with ctxruntime.session(session_id="s1"):
+            thread = threading.Thread(target=target(name), args=(seen,))  # type: ignore[arg-type]  # it is callable
+            thread.start()
+        thread.join()
+    finally:
+        hermes.uninstall()
+
+    assert seen == [{} if name in DENIED else {"session_id": "s1"}]

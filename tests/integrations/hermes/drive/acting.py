@@ -57,7 +57,7 @@ def agent(model: ActingModel, **known: Any) -> Any:
         quiet_mode=True,
         skip_memory=True,
         skip_context_files=True,
-        enabled_toolsets=["file", "todo", "delegation", "code_execution"],
+        enabled_toolsets=["file", "todo", "delegation", "code_execution", "terminal"],
         **known,
     )
 

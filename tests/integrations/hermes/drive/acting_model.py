@@ -14,7 +14,7 @@ _numbers = count()
 
 
 class ActingModel(ScriptedModel):
-    """Answers `[one]`, `[three]`, `[mixed]`, `[code]`, `[delegate]`; anything else, and results, with words."""
+    """Answers `[one]`, `[three]`, `[mixed]`, `[code]`, `[delegate]`, `[danger]`, all else with words."""
 
     def __init__(self, folder: Path) -> None:
         self.files = [folder / f"file{number}.txt" for number in range(3)]
@@ -28,7 +28,7 @@ class ActingModel(ScriptedModel):
         self.asked.append(asked)
         messages = asked["messages"]
         said = [text(message) for message in messages if message["role"] == "user"]
-        marks = re.findall(r"\[(one|three|mixed|code|delegate)\]", said[-1] if said else "")
+        marks = re.findall(r"\[(one|three|mixed|code|delegate|danger)\]", said[-1] if said else "")
         if not marks or not asked.get("tools") or messages[-1]["role"] == "tool":
             return {"role": "assistant", "content": "Done."}
         calls = [self._call(name, arguments) for name, arguments in self._plan(marks[-1])]
@@ -43,6 +43,7 @@ class ActingModel(ScriptedModel):
             "three": reads,
             "mixed": [("todo", todo), reads[0]],
             "code": [("execute_code", {"code": code})],
+            "danger": [("terminal", {"command": "rm -rf nothing-here"})],
             "delegate": [("delegate_task", {"goal": "[one] read a file", "toolsets": ["file"]})],
         }
         return plans[mark]

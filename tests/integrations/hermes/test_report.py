@@ -1,0 +1,48 @@
+"""`python -m ctxruntime_integrations.hermes`: what of the installed Hermes is patched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from ctxruntime_integrations.hermes._installation import POINTS
+
+
+def report(home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ctxruntime_integrations.hermes"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        cwd=home,
+        env={**os.environ, "HOME": str(home), "HERMES_HOME": str(home)},
+    )
+
+
+@pytest.mark.hermes
+def test_each_patch_point_is_ok_and_the_host_is_named(tmp_path: Path) -> None:
+    """One line says which Hermes this is, and one for each patch point what became of it, within 80 columns."""
+    (tmp_path / "config.yaml").write_text("plugins: {enabled: [ctxruntime]}\n")
+    done = report(tmp_path)
+    lines = done.stdout.splitlines()
+
+    assert done.returncode == 0
+    assert lines[0].startswith(f"hermes-agent {metadata.version('hermes-agent')}, Python 3.")
+    assert lines[2 : 2 + len(POINTS)] == [f"ok       {point}" for point in POINTS]
+    assert "plugins.enabled in config.yaml names ctxruntime: yes" in lines
+    assert max(map(len, lines)) <= 80
+
+
+def test_without_a_host_it_says_so(tmp_path: Path) -> None:
+    """Where no hermes-agent is installed there is one line, and the exit code is 1."""
+    try:
+        metadata.version("hermes-agent")
+    except metadata.PackageNotFoundError:
+        done = report(tmp_path)
+        assert done.returncode == 1
+        assert done.stdout == f"hermes-agent is not installed in this environment: {sys.executable}\n"

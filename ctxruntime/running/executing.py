@@ -121,4 +121,8 @@ def _report(error: Exception) -> None:
     while traceback is not None and traceback.tb_frame.f_globals is globals():
         traceback = traceback.tb_next
     error.__traceback__ = traceback
+    # Exit functions and debuggers look for it there.
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, traceback
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
     sys.excepthook(type(error), error, traceback)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 from opentelemetry import trace
@@ -39,6 +40,7 @@ class SpansFile(SpanExporter):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path: Final = os.path.abspath(path)
         os.close(self._open())
+        self._torn = _ends_torn(self.path)
 
     def __repr__(self) -> str:
         return f"<SpansFile {self.path}>"
@@ -47,10 +49,14 @@ class SpansFile(SpanExporter):
         """Append one line with these spans."""
         with _writing:
             line = line_of(spans)
+            if self._torn:
+                line = b"\n" + line
             file = self._open()
             try:
                 while line:  # the system takes it whole, unless a disk is full
-                    line = line[os.write(file, line) :]
+                    written = os.write(file, line)
+                    line = line[written:]
+                    self._torn = bool(line)
             finally:
                 os.close(file)
             return SpanExportResult.SUCCESS
@@ -65,6 +71,16 @@ class SpansFile(SpanExporter):
 
     def _open(self) -> int:
         return os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+
+
+def _ends_torn(path: str) -> bool:
+    """Tell whether a file ends within a line: what was to write it found the disk full, or was killed."""
+    if not os.path.isfile(path):  # to read from a pipe would wait
+        return False
+    with suppress(OSError), open(path, "rb") as file:  # an empty one has no last character
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+    return False
 
 
 def write_spans(path: str | os.PathLike[str], service: str) -> Callable[[], None]:

@@ -209,6 +209,33 @@ def test_a_file_that_cannot_be_written_breaks_nothing(tmp_path: Path) -> None:
     assert fault_counts()[site] == before + 1
 
 
+def end_spans(exporter: SpansFile, *names: str) -> None:
+    provider = provider_to(exporter)
+    for name in names:
+        provider.get_tracer("tests").start_span(name).end()
+    provider.shutdown()
+
+
+@pytest.mark.parametrize("who", ["the same program", "the next program"])
+def test_a_line_that_is_torn_takes_no_other_along(tmp_path: Path, who: str) -> None:
+    """When a disk was full in the middle of a line, what comes next is in lines of its own."""
+    path = tmp_path / "spans.jsonl"
+    ours = SpansFile(path)
+    end_spans(ours, "before")
+    resource = pytest.importorskip("resource", reason="no limit to set here")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 50, limits[1]))
+    end_spans(ours, "torn")
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    end_spans(ours if who == "the same program" else SpansFile(path), "after", "last")
+
+    lines = path.read_text("ascii").splitlines()
+    assert len(lines[1]) == 50
+    path.write_text("\n".join([lines[0], *lines[2:]]))
+    assert [span["name"] for span in read(path)] == ["before", "after", "last"]
+
+
 def test_redaction_holds_in_the_file(writing: Callable[[], TracerProvider], tmp_path: Path) -> None:
     """A key that is dropped is not in the file, one that is hashed is there as its hash, late facts are there too."""
     provider = writing()

@@ -74,7 +74,7 @@ class Automatic:
         self._options: Final = options
         self._undos: Final[list[Callable[[], object]]] = []
         self._told: Final[list[str]] = []
-        self.complete = True
+        self.complete: bool = True
         """Whether nothing is missing that could be there."""
         before = installed()
         installation = install(deny=options.deny, subprocesses=options.subprocesses)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -327,7 +328,7 @@ def test_a_key_defined_later_is_shown(log: logging.Logger, stamped: Stamped) -> 
     stamped(kept)
     log.warning("before")
 
-    name = f"log_late_{threading.get_ident()}_{id(kept)}"
+    name = f"log_late_{uuid4().hex}"
     late = ctx.Key(name, str, attributes="log.late")
     with ctx.session({late: "now"}):
         log.warning("after")

@@ -97,7 +97,10 @@ class Conversation:
         Raises:
             ValueError, LookupError, TypeError: this is no record.
         """
-        known: dict[str, Any] = json.loads(record)
+        try:
+            known: dict[str, Any] = json.loads(record)
+        except RecursionError as error:
+            raise ValueError("it is nested without end") from error
         return cls(
             id,
             tuple(known["keys"]),

@@ -23,7 +23,6 @@ from ctxruntime.conversation.errors import (
     NoConversationError,
     StateTooLargeError,
     StoreBusyError,
-    StoreCorruptError,
 )
 from ctxruntime.conversation.names import check_name
 from ctxruntime.conversation.records import Conversation
@@ -190,14 +189,7 @@ class ConversationState:
         doc = bridge.store.get_doc(bridge.namespace, id, self.name)
         if doc is None:
             raise ConversationGoneError(id)
-        try:
-            return doc, items_of(doc.body)
-        except ValueError as error:
-            raise StoreCorruptError(
-                "the store of conversations",
-                f"holds a state {self.name!r} of conversation {id} that is none",
-                "forget the conversation, or restore a backup",
-            ) from error
+        return doc, items_of(doc.body, state=self.name, conversation=id)
 
     def _update(self, bridge: Bridge, id: str, *, fn: Callable[[dict[str, Any]], R]) -> R:
         give_up = time.monotonic() + PATIENCE

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias, cast
 
+from ctxruntime.conversation.errors import StoreCorruptError
 from ctxruntime.errors import InvalidValueError
 
 __all__ = ["Json", "body_of", "items_of"]
@@ -40,15 +41,24 @@ def body_of(items: Mapping[str, Any]) -> str:
     return json.dumps(items, separators=(",", ":"), allow_nan=False)
 
 
-def items_of(body: str) -> dict[str, Any]:
-    """Return what a state holds.
+def items_of(body: str, *, state: str, conversation: str) -> dict[str, Any]:
+    """Return what a state of a conversation holds.
 
     Raises:
-        ValueError: this is no state.
+        StoreCorruptError: this is no state. The message names it, and shows nothing of it.
     """
-    items = json.loads(body)
-    if type(items) is not dict:
-        raise ValueError("a state is a JSON object")
+    problem: Exception | None = None
+    items: object = None
+    try:
+        items = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        problem = error
+    if problem is not None or type(items) is not dict:
+        raise StoreCorruptError(
+            "the store of conversations",
+            f"holds a state {state!r} of conversation {conversation} that is none",
+            "forget the conversation, or restore a backup",
+        ) from problem
     return cast("dict[str, Any]", items)
 
 

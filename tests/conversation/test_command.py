@@ -432,16 +432,18 @@ def test_a_file_of_somebody_else_is_told_in_a_line(tmp_path: Path, conversations
     ("url", "message"),
     [
         ("nope:x", "no store has a URL of the kind 'nope'"),
-        ("store.db", "no store has a URL of the kind 'store.db'"),
+        ("store.db", "no store has such a URL: give"),
+        ("password=hunter2 host=bots", "no store has such a URL: give"),
         ("sqlite:", "no store has a URL of the kind 'sqlite'"),
     ],
 )
 def test_a_url_of_no_store_is_told_in_a_line(conversations: Program, url: str, message: str) -> None:
-    """It says which URLs there are."""
+    """It says which URLs there are, and of this one what may be shown: its kind."""
     run = conversations("ls", url)
 
     assert (run.code, run.out, run.err.count("\n")) == (2, "", 1)
     assert message in run.err
+    assert "hunter2" not in run.err
 
 
 def test_what_is_no_name_is_told_in_a_line(bridge: Bridge, file: str, conversations: Program) -> None:

@@ -42,7 +42,8 @@ def open_store(url: str, *, timeout: float = TIMEOUT) -> Store:
         from ctxruntime.conversation.stores.postgres import PostgresStore
 
         return PostgresStore(url, timeout=timeout)
+    shown = f"a URL of the kind {kind[:20]!r}" if separator and kind.isalpha() else "such a URL"
     raise ValueError(
-        f"no store has a URL of the kind {kind[:20]!r}: give 'memory:', 'sqlite:PATH', 'redis://HOST:PORT/DB' or "
+        f"no store has {shown}: give 'memory:', 'sqlite:PATH', 'redis://HOST:PORT/DB' or "
         f"'postgresql://USER@HOST/DATABASE'"
     )

@@ -61,8 +61,8 @@ class Seen:
 
     def note(self, layer: Layer) -> None:
         """Remember what is in effect in a layer, here and in the bodies that called this one."""
-        values = (key.peek(layer) for key in redacted_keys())
-        found = dict.fromkeys((type(value), value) for value in values if value is not UNSET)
+        values: list[object] = [key.peek(layer) for key in redacted_keys()]
+        found: dict[tuple[type, object], None] = {(type(value), value): None for value in values if value is not UNSET}
         seen: Seen | None = self
         while found and seen is not None:
             seen._values.update(found)

@@ -123,7 +123,8 @@ class MemoryStore:
         self._spaces: Final[dict[str, _Space]] = {}
         self._lock: RLock
         self.renew_lock()
-        _STORES.add(self)
+        with _forking:
+            _STORES.add(self)
 
     def look(self, namespace: str, refs: Sequence[Ref], ids: Sequence[str] = ()) -> Look:
         """See `base.Store`."""
@@ -196,8 +197,16 @@ class MemoryStore:
             found = [(id, kept.row) for id, kept in space.kept.items() if kept.row.expires > now]
         return iter(found)
 
+    def before_fork(self) -> None:
+        """Wait until no other thread is in the middle of a change: a child has no half of one."""
+        self._lock.acquire()
+
+    def after_in_parent(self) -> None:
+        """Let it be used again."""
+        self._lock.release()
+
     def renew_lock(self) -> None:
-        """Make the lock anew in a forked child: a thread of the parent may have held it."""
+        """Make the lock anew, as in a forked child, where nobody else is that could release it."""
         self._lock = RLock()
 
     def close(self) -> None:
@@ -205,12 +214,31 @@ class MemoryStore:
 
 
 _STORES: Final[WeakSet[MemoryStore]] = WeakSet()
+_HELD: Final[list[MemoryStore]] = []
+_forking = RLock()
 
 
-def _renew_in_child() -> None:
-    for store in _STORES:
+def _before_fork() -> None:
+    _forking.acquire()
+    _HELD[:] = _STORES
+    for store in _HELD:
+        store.before_fork()
+
+
+def _after_in_parent() -> None:
+    for store in _HELD:
+        store.after_in_parent()
+    _HELD.clear()
+    _forking.release()
+
+
+def _after_in_child() -> None:
+    global _forking
+    for store in _HELD:
         store.renew_lock()
+    _HELD.clear()
+    _forking = RLock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_in_child)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

@@ -59,3 +59,54 @@ def test_what_is_no_exception_passes_and_the_session_is_left(run: Any) -> None:
     """A KeyboardInterrupt reaches whoever handles it, and no session stays behind in the thread."""
     assert run["shown"]["interrupted"] == "interrupted: by the user"
     assert run["left"] == {}
+
+
+class TestAgents:
+    """A turn of an agent, and a compression behind it."""
+
+    WORDS = ("facts", "enter", "store", "bridge", "learn", "adapt", "view", "rotate", "no-folder")
+
+    PLACES = (
+        "hermes agent: enter the session",
+        "hermes: adapt a hook",
+        "hermes: learn of a session",
+        "hermes: open the store of conversations",
+        "hermes: the callbacks of an event",
+        "hermes: the session of a turn",
+    )
+
+    @pytest.fixture
+    def run(self, run_host: Callable[[str, str], Any], load: str) -> Any:
+        return run_host("broken", load)
+
+    @pytest.mark.parametrize("word", ["sound", *WORDS])
+    def test_the_host_does_the_same_whatever_fails_of_ours(
+        self, run: Any, run_host: Callable[[str, str], Any], word: str
+    ) -> None:
+        """The answer, what is stored, and the rotation are those of the host alone."""
+        alone = run_host("broken", "alone")["outcomes"]["sound"]
+
+        assert alone[2:] == [True, True]
+        assert run["outcomes"][word] == alone
+
+    @pytest.mark.parametrize("word", ["sound", *WORDS])
+    def test_every_event_fires_once_whatever_fails_of_ours(
+        self, run: Any, run_host: Callable[[str, str], Any], word: str
+    ) -> None:
+        """Each callback is called as often, and in the order, of the host alone."""
+
+        def fired(of: Any, phase: str) -> list[tuple[str, str]]:
+            return [(e["event"], e["style"]) for e in of["events"] if e["phase"] == phase]
+
+        assert fired(run, word) == fired(run_host("broken", "alone"), "sound")
+
+    def test_each_fault_is_logged_once(self, run: Any) -> None:
+        """Each place where something broke has left one record, whatever broke there and how often."""
+        ours = [
+            entry["message"].partition(": the call goes on")[0]
+            for entry in run["log"]
+            if entry["error"] == "RuntimeError"
+        ]
+
+        assert sorted(ours) == sorted(self.PLACES)
+        assert any("/no/such/folder" in entry["text"] for entry in run["log"])

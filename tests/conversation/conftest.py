@@ -229,6 +229,8 @@ class Proxy:
         """The connections whose answers are swallowed from now on."""
         self.cuts = False
         """Whether the connection breaks instead of the next answer."""
+        self.before_cut: Callable[[], object] = lambda: None
+        """Called between the server's answer and the break."""
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.listener.getsockname()[1]
         self.ends: list[socket.socket] = []
@@ -253,6 +255,7 @@ class Proxy:
             while data := far.recv(65536):
                 if self.cuts:
                     self.cuts = False
+                    self.before_cut()
                     near.shutdown(socket.SHUT_RDWR)
                     return
                 if not self.mutes and near not in self.muted:

@@ -164,6 +164,33 @@ def test_a_document_whose_answer_is_lost_is_written_once(url: str, proxied: Prox
     other.close()
 
 
+@pytest.mark.parametrize("how", ["written over", "gone"])
+def test_a_document_whose_answer_is_lost_may_have_been_written(
+    url: str, proxied: Proxied, namespace: str, how: str
+) -> None:
+    """If others were there meanwhile, nobody knows any more: the call raises, as who tries anew may do it twice."""
+    proxy, through = proxied(url)
+    store, other = open_store(through), open_store(url)
+    assert store.commit(namespace, made("c", "x"))
+    for version, was in ((b"versionA", None), (b"version0", b"versionA")):  # the server knows the call now
+        assert store.put_doc(namespace, "c", "notes", Doc(version, "{}"), was)
+
+    def meddle() -> None:
+        assert other.put_doc(namespace, "c", "notes", Doc(b"version2", '{"count":2}'), b"version1")
+        if how == "gone":
+            assert other.commit(namespace, Change({}, {}, {}, {}, ["c"], {}, [("i", "x")], {}))
+
+    proxy.before_cut = meddle
+    proxy.cuts = True
+
+    with pytest.raises(StoreUnavailableError, match="was not to be reached"):
+        store.put_doc(namespace, "c", "notes", Doc(b"version1", '{"count":1}'), b"version0")
+
+    assert not proxy.cuts
+    store.close()
+    other.close()
+
+
 def test_a_commit_whose_answer_is_lost_is_not_said_to_have_failed(url: str, proxied: Proxied, namespace: str) -> None:
     """If the connection breaks after a commit, the call raises, and does not say that somebody else was faster."""
     proxy, through = proxied(url)

@@ -9,7 +9,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, TypeVar, final
+from typing import Any, ClassVar, Final, TypeAlias, final
 
 from ctxruntime.conversation.errors import StoreBusyError, StoreVersionError
 from ctxruntime.conversation.stores import postgres_sql as sql
@@ -22,9 +22,19 @@ from ctxruntime.conversation.stores.postgres_wire import Expired, PostgresLink, 
 
 __all__ = ["PostgresStore"]
 
-R = TypeVar("R")
+_Answer: TypeAlias = list[tuple[Any, ...]]
+_Call: TypeAlias = Callable[[PostgresLink], _Answer]
 _UNDONE: Final = (errors.SerializationFailure, errors.DeadlockDetected, errors.ForeignKeyViolation)
 """What the server says when it has undone all of a transaction for the sake of another one."""
+
+
+def _always(answer: _Answer) -> bool:
+    return True
+
+
+def _is_written(answer: _Answer) -> bool:
+    """Tell whether a document is there: if it is not, a first attempt may have been written, and changed since."""
+    return bool(answer[0][0])
 
 
 @final
@@ -58,7 +68,7 @@ class PostgresStore:
             asked += (at, folded(ref))
         ids = [id for id in ids if _is_text(id)]
         statement, values = sql.look(len(refs), len(ids)), (*asked, *ids, ns, ns)
-        answer = self._read(lambda link: _fetch(link, statement, values))
+        answer = self._run(lambda link: _fetch(link, statement, values))
         found: dict[Ref, str] = {}
         rows: dict[str, Row] = {}
         for _, at, id, version, expires, record in answer:
@@ -72,7 +82,7 @@ class PostgresStore:
         """See `base.Store`. It is tried again where the server has undone it, and not where nobody knows."""
         ns = fold(namespace)
         values = (ns, _stripes(ns, change), json.dumps(_document(change), ensure_ascii=False))
-        answer = self._run(lambda link: _fetch(link, sql.COMMIT, values), again=False)
+        answer = self._run(lambda link: _fetch(link, sql.COMMIT, values), told_twice=None)
         return bool(answer[0][0])
 
     def get_doc(self, namespace: str, conversation: str, name: str) -> Doc | None:
@@ -80,7 +90,7 @@ class PostgresStore:
         if not _is_text(conversation):
             return None
         values = (fold(name), fold(namespace), conversation)
-        answer = self._read(lambda link: _fetch(link, sql.GET_DOC, values))
+        answer = self._run(lambda link: _fetch(link, sql.GET_DOC, values))
         for version, body in answer:
             return NO_DOC if version is None else Doc(version, body)
         return None
@@ -91,7 +101,8 @@ class PostgresStore:
             return None
         ns = fold(namespace)
         values = (ns, stripe(ns, conversation), conversation, fold(name), name, doc.version, doc.body, was)
-        is_written: bool | None = self._read(lambda link: _fetch(link, sql.PUT_DOC, values))[0][0]
+        answer = self._run(lambda link: _fetch(link, sql.PUT_DOC, values), told_twice=_is_written)
+        is_written: bool | None = answer[0][0]
         return is_written
 
     def docs(self, namespace: str, conversation: str) -> Mapping[str, Doc]:
@@ -99,7 +110,7 @@ class PostgresStore:
         if not _is_text(conversation):
             return {}
         values = (fold(namespace), conversation)
-        answer = self._read(lambda link: _fetch(link, sql.DOCS, values))
+        answer = self._run(lambda link: _fetch(link, sql.DOCS, values))
         return {name: Doc(version, body) for name, version, body in answer}
 
     def rows(self, namespace: str) -> Iterator[tuple[str, Row]]:
@@ -110,37 +121,41 @@ class PostgresStore:
                 yield id, Row(version, expires, record)
             batch = self._batch(namespace, batch[-1][0])
 
-    def _batch(self, namespace: str, after: str) -> list[tuple[Any, ...]]:
+    def _batch(self, namespace: str, after: str) -> _Answer:
         values = (fold(namespace), after)
-        return self._read(lambda link: _fetch(link, sql.ROWS, values))
+        return self._run(lambda link: _fetch(link, sql.ROWS, values))
 
     def close(self) -> None:
         """See `base.Store`."""
         self._pool.close()
 
-    def _read(self, run: Callable[[PostgresLink], R]) -> R:
-        return self._run(run, again=True)
+    def _run(self, run: _Call, *, told_twice: Callable[[_Answer], bool] | None = _always) -> _Answer:
+        """Return what `run` returns for a connection; where it broke, for a second one.
 
-    def _run(self, run: Callable[[PostgresLink], R], *, again: bool) -> R:
-        """Return what `run` returns for a connection; `again` allows a second attempt where the connection broke.
+        `told_twice` tells whether a second answer says all, whatever became of the first attempt; without, there is
+        no second one.
 
         Raises:
             StoreError: there was no answer in time, or it was an error.
         """
         deadline = time.monotonic() + self._target.timeout
+        broken: errors.Error | Expired | None = None
         while True:
             try:
-                return self._tried(run, deadline)
+                answer = self._tried(run, deadline)
+                if broken is None or (told_twice is not None and told_twice(answer)):
+                    return answer
+                raise broken
             except (errors.Error, Expired) as error:
                 is_over = time.monotonic() > deadline
                 if isinstance(error, _UNDONE) and not is_over:
                     time.sleep(random.uniform(0, 0.002))
-                elif again and not is_over and _is_broken(error):
-                    again = False
+                elif told_twice is not None and broken is None and not is_over and _is_broken(error):
+                    broken = error
                 else:
                     raise self._target.translated(error) from self._target.cleaned(error)
 
-    def _tried(self, run: Callable[[PostgresLink], R], deadline: float) -> R:
+    def _tried(self, run: _Call, deadline: float) -> _Answer:
         link = self._pool.take(deadline)
         if link is None:
             place = self._target.place

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Final, final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, TypeAlias, final
 from urllib.parse import quote
 
 from ctxruntime.conversation.errors import StoreBusyError
@@ -42,6 +42,18 @@ _LOOK: Final = _Script(redis_scripts.LOOK)
 _COMMIT: Final = _Script(redis_scripts.COMMIT)
 _PUT_DOC: Final = _Script(redis_scripts.PUT_DOC)
 _DOCS: Final = _Script(redis_scripts.DOCS)
+
+
+_Check: TypeAlias = Callable[[Any], bool]
+
+
+def _always(answer: object) -> bool:
+    return True
+
+
+def _is_written(answer: int) -> bool:
+    """Tell whether a document is there: if it is not, a first attempt may have been written, and changed since."""
+    return answer == 1
 
 
 @final
@@ -89,7 +101,7 @@ class RedisStore:
     def commit(self, namespace: str, change: Change) -> bool:
         """See `base.Store`. It is tried once: a second attempt could not tell the first one from somebody else."""
         prefix = self._prefix(namespace)
-        return bool(self._run(_COMMIT, [prefix], [prefix, *_checks(change), *_writes(change)], again=False))
+        return bool(self._run(_COMMIT, [prefix], [prefix, *_checks(change), *_writes(change)], told_twice=None))
 
     def get_doc(self, namespace: str, conversation: str, name: str) -> Doc | None:
         """See `base.Store`."""
@@ -101,8 +113,8 @@ class RedisStore:
         """See `base.Store`."""
         prefix, id = self._prefix(namespace), _text(conversation)
         arguments = [prefix, id, name, doc.version or b"", doc.body, was or b""]
-        answer = self._run(_PUT_DOC, [prefix + b"d:" + id], arguments)
-        return None if answer < 0 else answer == 1
+        answer = self._run(_PUT_DOC, [prefix + b"d:" + id], arguments, told_twice=_is_written)
+        return None if answer < 0 else _is_written(answer)
 
     def docs(self, namespace: str, conversation: str) -> Mapping[str, Doc]:
         """See `base.Store`."""
@@ -116,7 +128,7 @@ class RedisStore:
         cursor = b"0"
         while True:
             # What is quoted holds none of the characters that a pattern gives a meaning to.
-            cursor, keys = self._ask(["SCAN", cursor, "MATCH", start + b"*", "COUNT", BATCH], again=True)
+            cursor, keys = self._ask(["SCAN", cursor, "MATCH", start + b"*", "COUNT", BATCH])
             new = set(keys) - seen
             seen |= new
             ids = [key.removeprefix(start).decode() for key in new]
@@ -135,15 +147,20 @@ class RedisStore:
             prefix = self._prefixes[namespace] = b"ctx:{%s}:" % quote(namespace, safe="").encode()
         return prefix
 
-    def _run(self, script: _Script, keys: Sequence[bytes], arguments: Sequence[Any], *, again: bool = True) -> Any:
-        """Run a script, by its name if the server knows it; return its answer."""
+    def _run(
+        self, script: _Script, keys: Sequence[bytes], arguments: Sequence[Any], *, told_twice: _Check | None = _always
+    ) -> Any:
+        """Run a script, by its name if the server knows it; return its answer. See `_ask`."""
         try:
-            return self._ask(["EVALSHA", script.summed, len(keys), *keys, *arguments], again=again)
+            return self._ask(["EVALSHA", script.summed, len(keys), *keys, *arguments], told_twice=told_twice)
         except _UnknownScript:
-            return self._ask(["EVAL", script.source, len(keys), *keys, *arguments], again=again)
+            return self._ask(["EVAL", script.source, len(keys), *keys, *arguments], told_twice=told_twice)
 
-    def _ask(self, command: Sequence[Any], *, again: bool) -> Any:
-        """Return the server's answer; `again` allows a second attempt where the connection broke.
+    def _ask(self, command: Sequence[Any], *, told_twice: _Check | None = _always) -> Any:
+        """Return the server's answer; where the connection broke, that to a second attempt.
+
+        `told_twice` tells whether a second answer says all, whatever became of the first attempt; without, there is
+        no second one.
 
         Raises:
             StoreError: there is none in time, or it is an error.
@@ -155,9 +172,12 @@ class RedisStore:
             except exceptions.TimeoutError:
                 raise
             except exceptions.ConnectionError:
-                if not again or time.monotonic() > deadline:
+                if told_twice is None or time.monotonic() > deadline:
                     raise
-                return self._answer(command, deadline)
+                answer = self._answer(command, deadline)
+                if told_twice(answer):
+                    return answer
+                raise
         except exceptions.NoScriptError:
             raise _UnknownScript from None
         except exceptions.RedisError as error:

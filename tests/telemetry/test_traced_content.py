@@ -298,8 +298,12 @@ def test_what_one_body_bound_is_no_secret_of_another(exporter: InMemorySpanExpor
     def refuse(says: str) -> None:
         raise ValueError(says)
 
-    use("alpha", "alpha beta")
-    use("beta", "alpha beta")
+    @traced
+    def worker() -> None:
+        use("alpha", "alpha beta")
+        use("beta", "alpha beta")
+
+    worker()
 
     texts = [span.status.description for span in exporter.get_finished_spans() if span.status.description]
     assert texts == ["ValueError: <redacted> beta", "ValueError: alpha <redacted>"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 from ctxruntime.conversation.stores.base import KEY, SESSION, Ref
 
@@ -44,13 +44,14 @@ class Conversation:
         inherited_key: str | None,
         created_at: float,
     ) -> None:
-        self.id = id
-        self.gateway_keys = keys
-        self.session_ids = session_ids
-        self.parent = parent
-        self.root = root
-        self.inherited_key = inherited_key
-        self.created_at = created_at
+        put = object.__setattr__
+        put(self, "id", id)
+        put(self, "gateway_keys", keys)
+        put(self, "session_ids", session_ids)
+        put(self, "parent", parent)
+        put(self, "root", root)
+        put(self, "inherited_key", inherited_key)
+        put(self, "created_at", created_at)
 
     @property
     def gateway_key(self) -> str | None:
@@ -72,6 +73,16 @@ class Conversation:
 
     def __hash__(self) -> int:
         return hash(self.id)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("a Conversation is a value, which cannot be changed: tell the bridge what changed")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        self.__setattr__(name, None)
+
+    def __reduce__(self) -> tuple[type[Conversation], tuple[object, ...]]:
+        known = self.gateway_keys, self.session_ids, self.parent, self.root, self.inherited_key, self.created_at
+        return Conversation, (self.id, *known)
 
     def __repr__(self) -> str:
         return f"<Conversation {self.id} of {len(self.gateway_keys)} keys and {len(self.session_ids)} session ids>"

@@ -88,8 +88,8 @@ class Use:
         """Have the turns of a conversation that became part of another follow it."""
         for reference, bridge in list(_HELD.values()):
             layer = reference()
-            if layer is not None and bridge() is self.bridge and CONVERSATION_ID.peek(layer) == other.id:
-                self._put(layer, kept.id)
+            if layer is not None and bridge() is self.bridge:
+                self._put(layer, kept.id, instead_of=other.id)
 
     def ended(self, conversation: Conversation) -> None:
         """Do nothing: a turn keeps its conversation, also one that is gone."""
@@ -170,10 +170,19 @@ class Use:
                     self._outage.answered()
         return found
 
-    def _put(self, layer: Layer, conversation: str | Unset, identity: Identity | None = None) -> bool:
-        """Bind a conversation in the scope that says whose it is; False if it says of another one by now."""
+    def _put(
+        self,
+        layer: Layer,
+        conversation: str | Unset,
+        identity: Identity | None = None,
+        *,
+        instead_of: str | None = None,
+    ) -> bool:
+        """Bind a conversation in the scope that says whose it is; False if it says, or has, another one by now."""
         with amending():
             if identity is not None and not identity.is_of(layer):
+                return False
+            if instead_of is not None and CONVERSATION_ID.peek(layer) != instead_of:
                 return False
             if layer is not layer.turn:
                 layer.binds |= CONVERSATION_ID.bit

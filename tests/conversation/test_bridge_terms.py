@@ -400,36 +400,6 @@ def test_a_record_that_is_none_is_a_damaged_store(bridge: Bridge, record: str) -
     assert [*bridge.store.rows(bridge.namespace)] == [("c1", row)]
 
 
-# The value
-
-
-def test_conversations_are_equal_if_they_are_the_same(bridge: Bridge) -> None:
-    """Two values are equal, and one in a set, if their id is; what was learnt in between does not matter."""
-    early = bridge.resolve(gateway_session_key="chat")
-    late = bridge.resolve(gateway_session_key="chat", session_id="s1")
-    other = bridge.resolve(session_id="other")
-
-    assert early == late
-    assert {early, late, other} == {late, other}
-    assert early != other
-    assert early != early.id
-
-
-def test_a_conversations_repr_shows_no_key() -> None:
-    """Keys and session ids are not in what logs show of it."""
-    talk = Bridge().resolve(gateway_session_key="chat-secret", session_id="s1-secret")
-
-    assert repr(talk) == f"<Conversation {talk.id} of 1 keys and 1 session ids>"
-
-
-def test_a_conversation_is_as_it_was_when_it_was_returned(bridge: Bridge) -> None:
-    """What is learnt later is in values that are returned later."""
-    early = bridge.resolve(gateway_session_key="chat", session_id="s1")
-    bridge.rotate("s1", "s2", continues=True)
-
-    assert early.session_ids == ("s1",)
-
-
 # Event loops
 
 

@@ -585,6 +585,28 @@ def test_a_turn_follows_where_its_conversation_became_part_of_another(chat: Brid
         assert notes["a"] == 1
 
 
+def test_a_turn_that_is_amended_while_it_follows_has_what_it_was_amended_to(chat: Bridge) -> None:
+    """Between the news of a merge and the turn that is to follow it, the turn may have gone on: it is left there."""
+    using = turns.in_use()
+    assert using is not None
+    with ctx.session(gateway_session_key="chat") as turn:
+        put, pending = using._put, ["s2"]
+
+        def putting(*args: Any, **options: Any) -> bool:
+            if pending:
+                thread = threading.Thread(target=turn.amend, kwargs={"session_id": pending.pop()})
+                thread.start()
+                thread.join(10)
+            return put(*args, **options)
+
+        chat.resolve(session_id="s1")
+        using._put = putting  # type: ignore[method-assign]  # what another thread may do in this moment
+        chat.resolve(gateway_session_key="chat", session_id="s1")
+
+        assert pending == []
+        assert here() == chat.resolve(session_id="s2").id
+
+
 def test_a_merge_in_another_process_is_followed_when_the_state_is_asked(faults: dict[str, int]) -> None:
     """A turn whose conversation became part of another elsewhere finds it, by what the turn says."""
     store = MemoryStore()

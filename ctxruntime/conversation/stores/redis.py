@@ -61,7 +61,8 @@ class RedisStore:
     """Keep conversations in a Redis server, which every process that reaches it shares.
 
     A call that may be made twice is, if its connection breaks; a `commit` is not. Nothing acknowledged is lost by a
-    crash of the server if it runs with `appendonly yes`, and by a loss of power with `appendfsync always`.
+    crash of the server if it runs with `appendonly yes`, and by a loss of power with `appendfsync always`. Its
+    `maxmemory-policy` is to be `noeviction`: what it evicts is lost, and may be a part of a conversation.
 
     Args:
         url: `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS; redis-py's options after a `?`.

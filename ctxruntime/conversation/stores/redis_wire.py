@@ -110,7 +110,11 @@ def options_of(url: str, timeout: float) -> tuple[type[RedisLink], dict[str, Any
 
 
 _SAID: Final[dict[str, tuple[type[StoreError], str, str]]] = {
-    "OOM": (StoreFullError, "has no memory left", "raise its maxmemory, or choose a maxmemory-policy that evicts"),
+    "OOM": (
+        StoreFullError,
+        "has no memory left",
+        "raise its maxmemory (what it evicts is lost)",
+    ),
     "MISCONF": (StoreFullError, "cannot save to its disk, and takes no writes", "make room there; its log says more"),
     "READONLY": (StoreReadOnlyError, "is a replica, and takes no writes", "name the primary in the URL"),
     "NOREPLICAS": (StoreReadOnlyError, "has too few replicas, and takes no writes", "start them"),

@@ -31,8 +31,10 @@ __all__ = [
     "SESSION_FOUND",
     "SESSION_RESET",
     "SESSION_SWITCH",
+    "TITLE",
     "TOOL",
     "TOOL_ENDED",
+    "TOOL_OF_AGENT",
     "TUI",
     "TURN",
     "PatchPoint",
@@ -69,10 +71,11 @@ GATEWAY_AGENT: Final = PatchPoint("gateway.run", "GatewayRunner._run_agent")
 # Both command.dispatch and slash.exec, inline and in the pool: `dispatch` looks it up per request.
 TUI: Final = PatchPoint("tui_gateway.server", "handle_request")
 
-# The agent's turn, whoever runs it: the method up to 0.14, which calls the function from 0.15 on.
+# The agent's turn, whoever runs it, and its tools: the methods up to 0.14, which call the functions from 0.15 on.
 AGENT: Final = PatchPoint("run_agent", "AIAgent.run_conversation")
 TURN: Final = PatchPoint("agent.conversation_loop", "run_conversation")
 TOOL: Final = PatchPoint("agent.agent_runtime_helpers", "invoke_tool")
+TOOL_OF_AGENT: Final = PatchPoint("run_agent", "AIAgent._invoke_tool")
 # Of the registry and of programs. The agent's module has a name of its own for it, which is ours if we came first,
 # and has to be undone second.
 REGISTRY_TOOL: Final = PatchPoint("model_tools", "handle_function_call")
@@ -81,6 +84,8 @@ REGISTRY_TOOL_OF_AGENT: Final = PatchPoint("run_agent", "handle_function_call")
 AGENT_TOOL: Final = PatchPoint("agent.tool_executor", "_run_agent_tool_execution_middleware")
 # Said of tools that were not let through, too; since 0.16.
 TOOL_ENDED: Final = PatchPoint("model_tools", "_emit_post_tool_call_hook")
+# Asks the model for a title in a thread of its own, when the turn has answered.
+TITLE: Final = PatchPoint("agent.title_generator", "auto_title_session")
 
 HOOKS: Final = PatchPoint("hermes_cli.plugins", "PluginManager.invoke_hook")
 REQUEST_MIDDLEWARE: Final = PatchPoint("hermes_cli.plugins", "PluginManager.invoke_middleware")

@@ -10,14 +10,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any, Final, final
+from weakref import WeakKeyDictionary
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
-from opentelemetry.trace import NoOpTracer, ProxyTracerProvider, Span, StatusCode, Tracer
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    NoOpTracer,
+    ProxyTracerProvider,
+    Span,
+    SpanContext,
+    StatusCode,
+    Tracer,
+)
 
+from ctxruntime import Turn, current_turn
 from ctxruntime.hops.patching import guard
 
-__all__ = ["Call", "TurnSpan", "tool_begins", "tool_ended", "turn_begins"]
+__all__ = ["Call", "TurnSpan", "tool_begins", "tool_ended", "turn_begins", "turn_goes_on"]
 
 SCOPE: Final = "ctxruntime_integrations.hermes"
 """The instrumentation scope of the spans."""
@@ -30,6 +40,8 @@ NOT_RUN: Final = "blocked"
 _beginning: Final = guard("hermes spans: begin")
 _ending: Final = guard("hermes spans: end")
 
+_latest: Final = WeakKeyDictionary[Turn, SpanContext]()
+"""The agent's span of each turn, for what goes on when it has ended."""
 _known: tuple[object, Tracer | None] = (None, None)
 
 
@@ -104,6 +116,12 @@ class TurnSpan(Held):
         self.agent = id(agent)  # to be compared while the turn lasts, which holds the agent
         self.calls: dict[str, Call] = {}
 
+    def remember(self) -> None:
+        """Let what goes on in this turn find the span."""
+        turn = current_turn()
+        if turn is not None:
+            _latest[turn] = self._span.get_span_context()
+
     def error_in(self, result: Any) -> str | None:
         """See whether the host says that the turn failed."""
         return "_OTHER" if isinstance(result, Mapping) and result.get("failed") is True else None
@@ -160,7 +178,22 @@ def turn_begins(agent: Any) -> TurnSpan | None:  # Any: the host's
         attributes |= {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": AGENT_NAME}
         turn = TurnSpan(here.start_span("invoke_agent", attributes=attributes), agent)
         turn.enter((TURN, turn), (CALL, None))
+        if around is None:
+            turn.remember()
         return turn
+    return None
+
+
+def turn_goes_on() -> Held | None:
+    """Make the agent's span of the turn in effect current again, if there was one, and nothing else is current."""
+    with _beginning:
+        turn = current_turn()
+        latest = None if turn is None else _latest.get(turn)
+        if latest is None or trace.get_current_span().get_span_context().is_valid:
+            return None
+        held = Held(NonRecordingSpan(latest))
+        held.enter()
+        return held
     return None
 
 

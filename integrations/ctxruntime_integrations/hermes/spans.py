@@ -16,7 +16,7 @@ from ctxruntime.hops.patching import guard
 from . import _host
 from ._doors import Entry
 
-__all__ = ["agent_tool", "agent_turn", "registry_tool", "runtime_tool", "tool_ended"]
+__all__ = ["agent_tool", "agent_turn", "registry_tool", "runtime_tool", "title", "tool_ended"]
 
 SDK: Final = "opentelemetry.sdk.trace"
 
@@ -53,6 +53,11 @@ def tool_ended(original: Entry) -> Entry:
         return original(*args, **kwargs)
 
     return _emit_post_tool_call_hook
+
+
+def title(original: Entry) -> Entry:
+    """Put the request of ``auto_title_session`` into the trace of the agent's turn, which has ended by then."""
+    return _around(original, "turn_goes_on", _nothing)
 
 
 def _around(original: Entry, begin: str, read: Callable[..., tuple[object, ...]] | None = None) -> Entry:
@@ -98,3 +103,7 @@ def _of_registry(args: tuple[Any, ...], kwargs: dict[str, object]) -> tuple[obje
 
 def _of_agent(_: tuple[Any, ...], kwargs: dict[str, object]) -> tuple[object, ...]:
     return kwargs.get("function_name"), kwargs.get("tool_call_id")
+
+
+def _nothing(_: tuple[Any, ...], __: dict[str, object]) -> tuple[object, ...]:
+    return ()

@@ -20,6 +20,7 @@ RUN_AGENT = "gateway.run.GatewayRunner._run_agent"
 AGENT = "run_agent.AIAgent.run_conversation"
 TURN = "agent.conversation_loop.run_conversation"
 TOOL = "agent.agent_runtime_helpers.invoke_tool"
+TITLE = "agent.title_generator.auto_title_session"
 METHODS = ["run_agent.AIAgent._invoke_tool", "run_agent.handle_function_call"]
 AGENT_TOOL = "agent.tool_executor._run_agent_tool_execution_middleware"
 TOOLS = [f"model_tools.{name}" for name in ("handle_function_call", "_emit_post_tool_call_hook")]
@@ -30,7 +31,7 @@ COMPRESSION = "agent.conversation_compression.compress_context"
 STORE = [f"gateway.session.SessionStore.{name}_session" for name in ("get_or_create", "reset", "switch")]
 EVICTIONS = [f"gateway.run.GatewayRunner.{name}_soft" for name in ("_release_evicted_agent", "_commit_then_release")]
 POINTS = {LOOKUP, RESULT, CLI, CHAT, GATEWAY, RUN_AGENT, TUI, AGENT, TURN, TOOL, HOOKS, REQUESTS, EXECUTIONS}
-POINTS |= {COMPRESSION, *STORE, *EVICTIONS, *METHODS, AGENT_TOOL, *TOOLS}
+POINTS |= {COMPRESSION, *STORE, *EVICTIONS, *METHODS, AGENT_TOOL, *TOOLS, TITLE}
 
 
 @pytest.mark.parametrize("site", ["cli", "gateway", "tui"])
@@ -56,7 +57,7 @@ def test_host_connects_to_nothing_more_than_alone(run_host: RunHost, load: str, 
 
 def test_status_names_each_patch_point(gateway: Any) -> None:
     """What is imported is patched, what is not imported is pending."""
-    pending = {CLI, CHAT, TUI, AGENT, TOOL, *METHODS, AGENT_TOOL}
+    pending = {CLI, CHAT, TUI, AGENT, TOOL, *METHODS, AGENT_TOOL, *TOOLS, TITLE}
 
     status = {point: state for point, state in gateway["status"].items() if point in POINTS}
     assert status == {point: "pending" if point in pending else "ok" for point in POINTS}

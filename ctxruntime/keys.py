@@ -57,8 +57,7 @@ MAX_TEXT: Final = 1024
 
 KEYS: Final[dict[str, Key[Any]]] = {}
 """Every key of the process, by name."""
-REVISIONS: Final[list[str]] = []
-"""The keys in the order they were defined, or redacted otherwise: what was made from them holds for this length."""
+REVISIONS: Final[list[str]] = []  # of the keys: a definition, or another redaction; by its length, what holds still
 ANYWHERE: Final[list[Key[Any]]] = []
 """The keys that go into `**kwargs` too."""
 
@@ -190,20 +189,16 @@ class Key(Generic[T]):
 
             check_definition(key)
         if defined := KEYS.get(name):
-            if differs := _difference(defined, key):
-                from ctxruntime.errors import DuplicateKeyError
+            from ctxruntime.values import check_alike
 
-                raise DuplicateKeyError(name, differs)
+            check_alike(defined, key)
             return defined
         _place(key)
         return key
 
     @property
     def redact(self) -> Redact | None:
-        """How the key is shown in everything mirrored or printed.
-
-        A program may set that of a built-in key, before its first turn.
-        """
+        """How it is mirrored and printed; a program may set that of a built-in key, before its first turn."""
         return self.redacted
 
     @redact.setter
@@ -396,13 +391,6 @@ def _further(
         layer.more = {**(raw.__get__(layer) or {}), name: value}
 
     return of, peek, put
-
-
-def _difference(one: Key[Any], other: Key[Any]) -> str | None:
-    for aspect in ("type", "items", "attributes", "default", "redact", "wire", "inject", "link"):
-        if getattr(one, aspect) != getattr(other, aspect):
-            return "type" if aspect == "items" else aspect
-    return None
 
 
 SESSION_ID: Final = Key("session_id", str, attributes="session.id", inject="any")

@@ -121,3 +121,12 @@ def _tuple_problem(values: tuple[object, ...], items: tuple[Any, ...]) -> Proble
         if problem := problem_of(value, kind):
             return problem
     return None
+
+
+def check_alike(defined: Key[Any], key: Key[Any]) -> None:
+    """Raise DuplicateKeyError where a key is not as the one of its name that is defined."""
+    for aspect in ("type", "items", "attributes", "default", "redact", "wire", "inject", "link"):
+        if getattr(defined, aspect) != getattr(key, aspect):
+            from ctxruntime.errors import DuplicateKeyError
+
+            raise DuplicateKeyError(key.name, "type" if aspect == "items" else aspect)

@@ -34,7 +34,8 @@ def conversation(run: Any, phase: str, name: str = "pre_llm_call") -> str:
     return found
 
 
-TURNS = ["first", "cached", "neighbour", "after-compression", "after-branch", "after-new", "resumed", "restarted"]
+TURNS = ["first", "cached", "neighbour", "after-compression", "after-branch", "after-new", "resumed"]
+TURNS += ["after-unwatched", "restarted"]
 
 
 @pytest.mark.parametrize("phase", TURNS)
@@ -98,6 +99,13 @@ def test_resumed_session_is_in_its_conversation_again(chats: Any) -> None:
     """`/resume` brings back the conversation of the session, and what was kept for it."""
     assert conversation(chats, "resumed") == conversation(chats, "first")
     assert chats["state"]["resumed"] == "read_file"
+
+
+def test_rotation_that_nobody_watched_keeps_the_conversation(chats: Any) -> None:
+    """A compression while ctxruntime was not there is known to Hermes's own store, and so to the next turn."""
+    assert chats["after"]["resumed"]["session_id"] != chats["after"]["after-unwatched"]["session_id"]
+    assert conversation(chats, "after-unwatched") == conversation(chats, "first")
+    assert chats["state"]["after-unwatched"] == "read_file"
 
 
 def test_restart_keeps_conversations_and_their_state(chats: Any) -> None:

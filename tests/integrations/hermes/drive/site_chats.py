@@ -61,6 +61,8 @@ class Acting(Chats):
         first = self.before["cached"]["session_id"]
         self.runner.session_store.switch_session(self.key(), first)
         await self.turn("resumed", "[one] go")
+        await self.unwatched()
+        await self.turn("after-unwatched", "[one] go")
         await self.expire()
         await self.restart()
         await self.turn("restarted", "[one] go")
@@ -87,9 +89,11 @@ class Acting(Chats):
         """Send a background job, whose agent works when the chat's turn has ended."""
         await self.turn(phase, "/background [one] go", chat=chat)
         async with asyncio.timeout(60):
-            while not happened(phase, "on_session_end"):  # noqa: ASYNC110 - the host has no event for it
+            # The host has no event for it.
+            while self.runner._background_tasks or not happened(phase, "on_session_end"):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         await self.idle()
+        self.shown[f"{phase} /background"] = list(self.adapter.sent)
 
     async def evict(self) -> None:
         """Have the agent of one chat torn down inside another chat's turn."""
@@ -123,6 +127,15 @@ class Acting(Chats):
         invoke = contextvars.Context().run
         session_id = self.before["expired"]["session_id"]
         invoke(invoke_hook, "on_session_finalize", session_id=session_id, platform="discord", reason="session_expired")
+
+    async def unwatched(self) -> None:
+        """Compress while ctxruntime is not there."""
+        if self.world.load != "alone":
+            self.world.ours.uninstall()
+        hook_recorder.phase = "unwatched"
+        await self.say("unwatched", "/compress")
+        if self.world.load != "alone":
+            self.world.ours.install()
 
     async def restart(self) -> None:
         """Start another gateway in the same home, as if this one had ended."""

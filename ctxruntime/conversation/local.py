@@ -23,7 +23,7 @@ from weakref import WeakSet
 
 from ctxruntime.conversation.bridge import Bridge
 from ctxruntime.conversation.errors import NoConversationError
-from ctxruntime.conversation.notices import watch
+from ctxruntime.conversation.notices import kept_of, watch
 from ctxruntime.conversation.records import Conversation
 from ctxruntime.conversation.turns import aconversation_id, conversation_id, in_use
 from ctxruntime.conversation.turnstile import Owner, Turnstile, owner_here
@@ -150,6 +150,7 @@ class ConversationLocal(Generic[T]):
         """Return what is kept for a conversation, made at the first need; drop what is idle or too much."""
         id = self._id(conversation)
         with self._registry:
+            id = kept_of(id)
             dropped = self._idle()
             kept = self._kept.get(id)
             if kept is None:
@@ -242,7 +243,7 @@ class ConversationLocal(Generic[T]):
 
     def _drop(self, id: str) -> None:
         with self._registry:
-            kept = self._kept.get(id)
+            kept = self._kept.get(kept_of(id))
             if kept is not None:
                 self._remove(kept)
         if kept is not None:

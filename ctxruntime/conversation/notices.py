@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from _thread import RLock
 from collections.abc import Callable
 from typing import Final, Protocol
 
 from ctxruntime.conversation.records import Conversation
 from ctxruntime.guarding import guard
+from ctxruntime.layers import renew_in_child
 
-__all__ = ["Watcher", "tell_ended", "tell_merged", "watch"]
+__all__ = ["REMEMBERED", "Watcher", "kept_of", "tell_ended", "tell_merged", "watch"]
+
+REMEMBERED: Final = 1000
+"""How many merges are remembered, the newest ones."""
 
 
 class Watcher(Protocol):
@@ -24,6 +29,10 @@ class Watcher(Protocol):
 
 
 _WATCHERS: Final[list[Watcher]] = []
+_MERGED: Final[dict[str, str]] = {}
+"""What became part of another in this process, and of which: by id, the oldest first."""
+_remembering = RLock()
+renew_in_child(globals(), "_remembering")
 _telling: Final = guard("conversation: who is told of its end")
 
 
@@ -39,10 +48,25 @@ def watch(watcher: Watcher) -> Callable[[], None]:
 
 
 def tell_merged(kept: Conversation, other: Conversation) -> None:
-    """Tell that `other` is part of `kept` from now on."""
+    """Tell that `other` is part of `kept` from now on, after `kept_of` says so."""
+    with _remembering:
+        _MERGED[other.id] = kept.id
+        if len(_MERGED) > REMEMBERED:
+            del _MERGED[next(iter(_MERGED))]
     for watcher in _WATCHERS.copy():
         with _telling:
             watcher.merged(kept, other)
+
+
+def kept_of(id: str) -> str:
+    """Return which conversation this one is part of, as far as that was done here lately; itself, if of none.
+
+    Whoever keeps something for a conversation asks so under the lock that its `merged` takes too: an id that was
+    found before a merge may be used after it.
+    """
+    while id in _MERGED:
+        id = _MERGED.get(id, id)
+    return id
 
 
 def tell_ended(conversation: Conversation) -> None:

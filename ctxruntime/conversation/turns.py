@@ -21,7 +21,7 @@ from ctxruntime.conversation.bridge import Bridge
 from ctxruntime.conversation.errors import NoConversationError, StoreError
 from ctxruntime.conversation.identity import Identity
 from ctxruntime.conversation.keys import CONVERSATION_ID
-from ctxruntime.conversation.notices import watch
+from ctxruntime.conversation.notices import kept_of, watch
 from ctxruntime.conversation.outage import Outage
 from ctxruntime.conversation.records import Conversation
 from ctxruntime.guarding import guard
@@ -86,7 +86,9 @@ class Use:
 
     def merged(self, kept: Conversation, other: Conversation) -> None:
         """Have the turns of a conversation that became part of another follow it."""
-        for reference, bridge in list(_HELD.values()):
+        with amending():  # what is just being bound is there, or sees the merge by itself
+            held = list(_HELD.values())
+        for reference, bridge in held:
             layer = reference()
             if layer is not None and bridge() is self.bridge:
                 self._put(layer, kept.id, instead_of=other.id)
@@ -187,6 +189,7 @@ class Use:
             if layer is not layer.turn:
                 layer.binds |= CONVERSATION_ID.bit
             if conversation is not UNSET:
+                conversation = kept_of(conversation)
                 self._hold(layer)
             if CONVERSATION_ID.peek(layer) == conversation:
                 return True

@@ -22,6 +22,7 @@ from ctxruntime.conversation import (
     NoConversationError,
     StoreUnavailableError,
     local,
+    notices,
     use,
 )
 from ctxruntime.conversation.turnstile import Turnstile
@@ -620,6 +621,35 @@ def test_of_two_objects_that_of_the_conversation_that_stays_is_kept(
         assert things.get() is stays
 
     assert (lost.cleaned, stays.cleaned) == (1, 0)
+
+
+def test_an_object_is_found_by_what_became_part_of_another(bridge: Bridge, things: ConversationLocal[Thing]) -> None:
+    """Whoever found the conversation just before two became one, or holds its value, gets the object of the one."""
+    early = bridge.resolve(gateway_session_key="chat")
+    middle = bridge.resolve(session_id="s1")
+    bridge.resolve(gateway_session_key="chat", session_id="s1")
+    last = bridge.resolve(session_id="s0")
+    bridge.rotate("s0", "s1", continues=True)
+    thing = things.get(last)
+
+    assert things.get(early) is things.get(early.id) is things.get(middle) is thing
+    with things.locked(early) as locked:
+        assert locked is thing
+    things.discard(early)
+    assert len(things) == 0
+
+
+def test_what_became_part_of_another_is_remembered_within_bounds(bridge: Bridge) -> None:
+    """Of merges the newest thousand are known: enough for who was just about to use one of the two."""
+    assert notices.kept_of("unknown") == "unknown"
+    for number in range(notices.REMEMBERED + 5):
+        other = bridge.resolve(gateway_session_key=f"chat-{number}")
+        kept = bridge.resolve(session_id=f"s{number}")
+        assert notices.kept_of(other.id) == other.id
+        bridge.resolve(gateway_session_key=f"chat-{number}", session_id=f"s{number}")
+        assert notices.kept_of(other.id) == kept.id
+
+    assert len(notices._MERGED) == notices.REMEMBERED == 1000
 
 
 def test_an_object_that_is_not_built_yet_is_no_object(bridge: Bridge) -> None:

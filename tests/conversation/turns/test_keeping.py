@@ -86,6 +86,28 @@ def test_a_turn_that_is_amended_while_it_follows_has_what_it_was_amended_to(chat
         assert here() == chat.resolve(session_id="s2").id
 
 
+def test_a_turn_that_is_entered_in_the_moment_of_a_merge_follows_it(faults: dict[str, int], down: Any) -> None:
+    """What a turn was answered may be part of another by the time that it binds it: it is in that one then."""
+    store = down()
+    store.error = None
+    bridge = Bridge(store)
+    with use(bridge):
+        kept = bridge.resolve(session_id="s1")
+        bridge.resolve(gateway_session_key="chat")
+        look, pending = store.look, ["merge"]
+
+        def looking(namespace: str, refs: Sequence[Ref], ids: Sequence[str] = ()) -> Look:
+            answer = look(namespace, refs, ids)
+            if pending:
+                pending.clear()
+                bridge.resolve(gateway_session_key="chat", session_id="s1")
+            return answer
+
+        store.look = looking  # another thread comes in between the answer and its use
+        with ctx.session(gateway_session_key="chat"):
+            assert (CONVERSATION_ID.get(), pending) == (kept.id, [])
+
+
 def test_a_merge_in_another_process_is_followed_when_the_state_is_asked(faults: dict[str, int]) -> None:
     """A turn whose conversation became part of another elsewhere finds it, by what the turn says."""
     store = MemoryStore()

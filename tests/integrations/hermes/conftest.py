@@ -9,12 +9,32 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 DRIVE = Path(__file__).parent / "drive"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "since(version): the host has it from this version of hermes-agent on")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what an older host does not have. A lane takes no other reason, and on the newest host none at all."""
+    if importlib.util.find_spec("hermes_cli") is None:
+        return
+    installed = numbers(metadata.version("hermes-agent"))
+    for item in items:
+        for mark in item.iter_markers("since"):
+            if installed < numbers(mark.args[0]):
+                item.add_marker(pytest.mark.skip(reason=f"since {mark.args[0]}"))
+
+
+def numbers(version: str) -> list[int]:
+    return [int(number) for number in version.split(".")]
 
 
 class Run:

@@ -10,7 +10,7 @@ from ctxruntime import FRONTEND, GATEWAY_SESSION_KEY, SESSION_ID, USER_ID, Key, 
 from ctxruntime.hops.patching import guard
 from ctxruntime.scope import Scope
 
-from . import _host_facts
+from . import _host_facts, identity
 from .keys import HERMES_CHAT_ID, HERMES_PLATFORM, HERMES_THREAD_ID
 
 __all__ = ["Entry", "Facts", "held", "known", "of_agent", "of_source", "session_of_chat"]
@@ -87,9 +87,16 @@ class held:
     async def __aenter__(self) -> None:
         with guard(f"hermes {self._site}: enter the session"):
             scope = self._make(*self._args, **self._kwargs)
-            if scope is not None:
+            if scope is None:
+                return
+            # A file is not waited for in another thread. The host's loop would go on meanwhile: a message's handler
+            # that ends without having been suspended is what its typing indicator survives on Python 3.11, where
+            # `wait_for` loses a cancellation that comes at the wrong moment.
+            if identity.is_remote():
                 await scope.__aenter__()
-                self._scope = scope
+            else:
+                scope.__enter__()
+            self._scope = scope
 
     async def __aexit__(self, *_: object) -> None:
         self.__exit__()

@@ -15,7 +15,7 @@ from typing import Final, final
 
 from ctxruntime import GATEWAY_SESSION_KEY, PREVIOUS_SESSION_ID, SESSION_ID, amend, current_turn
 from ctxruntime.conversation.bridge import Bridge
-from ctxruntime.conversation.stores import open_store
+from ctxruntime.conversation.stores import SQLiteStore, open_store
 from ctxruntime.conversation.stores.base import Store
 from ctxruntime.conversation.turns import Use, in_use, use
 from ctxruntime.hops.patching import guard
@@ -24,10 +24,12 @@ from ctxruntime.layers import renew_in_child
 from . import _host, _host_store
 from ._options import OPTIONS
 
-__all__ = ["IDENTITY", "child_of", "key_of", "learn", "moved_to", "now_in", "rotated"]
+__all__ = ["IDENTITY", "child_of", "is_remote", "key_of", "learn", "moved_to", "now_in", "rotated"]
 
 FILE: Final = "ctxruntime.db"
 """Where, in Hermes's home, conversations and what plugins keep for them are, unless an option says otherwise."""
+PATIENCE: Final = 1.0
+"""Seconds after which a call of our store fails: a gateway's loop may wait for it."""
 MOST_LEARNED: Final = 4096
 MOST_ANCESTORS: Final = 64
 
@@ -85,11 +87,17 @@ class Identity:
             with guard("hermes: open the store of conversations"):
                 where = OPTIONS.store() or f"sqlite:{_host.home() / FILE}"
                 if where != "off":
-                    self._store = open_store(where)
+                    self._store = open_store(where, timeout=PATIENCE)
                     self._use = use(Bridge(self._store))
 
 
 IDENTITY: Final = Identity()
+
+
+def is_remote() -> bool:
+    """Tell whether the store in use is one to wait for: on a server, and not in memory or in a file here."""
+    bridge = IDENTITY.bridge()
+    return bridge is not None and bridge.store.blocks and not isinstance(bridge.store, SQLiteStore)
 
 
 def learn(session_id: str | None) -> None:

@@ -79,8 +79,8 @@ class Bridge:
         """Where in the store its conversations are."""
         self.store: Final[Store] = _opened(store)
         """The store in use; to close it is its owner's."""
-        self._ttl: Final = ttl
-        self._terms: Final = Terms(ttl, max_ids)
+        self._ttl: Final = None if ttl is None or ttl > FOREVER / 2 else ttl  # later than any store can count
+        self._terms: Final = Terms(self._ttl, max_ids)
         self._lifetimes: Final = Lifetimes()
 
     def resolve(

@@ -198,6 +198,19 @@ def test_without_an_end_a_conversation_stays(memory: Timed) -> None:
     assert before.expires == FOREVER
 
 
+@pytest.mark.parametrize("ttl", [float("inf"), 1e300, 1e13], ids=str)
+def test_a_time_that_no_clock_reaches_is_for_ever(store: Store, namespace: str, ttl: float) -> None:
+    """A conversation that is to live longer than a store can count has no end, and is not written again for it."""
+    bridge = Bridge(store, namespace, ttl=ttl)
+    talk = bridge.resolve(gateway_session_key="chat", session_id="s1")
+    before = store.look(namespace, (), [talk.id])[2]
+    assert before[talk.id].expires == FOREVER
+
+    assert bridge.resolve(gateway_session_key="chat", session_id="s1") == talk
+
+    assert store.look(namespace, (), [talk.id])[2] == before
+
+
 def test_an_id_of_what_has_expired_is_free(memory: Timed) -> None:
     """A session id whose conversation has expired belongs to whoever is bound to it next."""
     store, clock = memory()

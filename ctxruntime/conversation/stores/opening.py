@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from ctxruntime.conversation.stores.places import TIMEOUT
 
 if TYPE_CHECKING:
     from ctxruntime.conversation.stores.base import Store
 
-__all__ = ["TIMEOUT", "open_store"]
-
-TIMEOUT: Final = 5.0
-"""Seconds within which a call to a dead, silent or busy store fails."""
+__all__ = ["open_store"]
 
 
 def open_store(url: str, *, timeout: float = TIMEOUT) -> Store:
@@ -23,7 +22,7 @@ def open_store(url: str, *, timeout: float = TIMEOUT) -> Store:
         timeout: seconds within which a call fails if the store does not answer.
 
     Raises:
-        ValueError: there is no store of this kind. The message shows the kind alone, and no password.
+        ValueError: there is no store of this kind, or no such timeout. The message shows no password.
     """
     kind, separator, rest = url.partition(":")
     if kind == "memory" and separator and not rest:

@@ -1,4 +1,4 @@
-"""What a store's URL may show of itself: never a password."""
+"""What a store may be given: a URL, of which no password is shown, and a timeout."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import re
 from typing import Final
 from urllib.parse import quote
 
-__all__ = ["checked", "without"]
+__all__ = ["TIMEOUT", "checked", "checked_timeout", "without"]
+
+TIMEOUT: Final = 5.0
+"""Seconds within which a call to a dead, silent or busy store fails."""
+_DAY: Final = 86_400.0
 
 _PLAIN: Final = re.compile(r"[a-z]+://(?:[^@/?#]*@)?[^@]*")
 
@@ -23,6 +27,17 @@ def checked(url: str) -> str:
             "(urllib.parse.quote(password, safe=''))"
         )
     return url
+
+
+def checked_timeout(timeout: float) -> float:
+    """Return the seconds that a call may wait, if it can wait so long.
+
+    Raises:
+        ValueError: it is no such time.
+    """
+    if not 0 < timeout <= _DAY:
+        raise ValueError("timeout is a number of seconds above 0, and a day at most")
+    return timeout
 
 
 def without(secrets: tuple[str, ...], text: str) -> str:

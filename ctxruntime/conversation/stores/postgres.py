@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Final, TypeAlias, final
 from ctxruntime.conversation.errors import StoreBusyError, StoreVersionError
 from ctxruntime.conversation.stores import postgres_sql as sql
 from ctxruntime.conversation.stores.base import NO_DOC, Change, Doc, Look, Ref, Row
-from ctxruntime.conversation.stores.opening import TIMEOUT
-from ctxruntime.conversation.stores.places import checked
+from ctxruntime.conversation.stores.places import TIMEOUT, checked, checked_timeout
 from ctxruntime.conversation.stores.pooling import Pool
 from ctxruntime.conversation.stores.postgres_sql import fold, folded, stripe
 from ctxruntime.conversation.stores.postgres_wire import Expired, PostgresLink, Target, errors
@@ -50,13 +49,13 @@ class PostgresStore:
 
     Raises:
         MissingClientError: psycopg is not installed.
-        ValueError: this is no such URL.
+        ValueError: this is no such URL, or no such timeout.
     """
 
     blocks: ClassVar[bool] = True
 
     def __init__(self, url: str, *, timeout: float = TIMEOUT) -> None:
-        self._target: Final = Target(checked(url), timeout)
+        self._target: Final = Target(checked(url), checked_timeout(timeout))
         self._pool: Final = Pool(self._target.connected)
         self._is_made = False
 

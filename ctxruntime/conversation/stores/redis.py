@@ -14,8 +14,7 @@ from urllib.parse import quote
 from ctxruntime.conversation.errors import StoreBusyError
 from ctxruntime.conversation.stores import redis_scripts
 from ctxruntime.conversation.stores.base import NO_DOC, Change, Doc, Look, Ref, Row
-from ctxruntime.conversation.stores.opening import TIMEOUT
-from ctxruntime.conversation.stores.places import checked
+from ctxruntime.conversation.stores.places import TIMEOUT, checked, checked_timeout
 from ctxruntime.conversation.stores.pooling import Pool
 from ctxruntime.conversation.stores.redis_wire import RedisLink, exceptions, options_of, translated
 
@@ -70,14 +69,14 @@ class RedisStore:
 
     Raises:
         MissingClientError: redis-py is not installed.
-        ValueError: this is no such URL.
+        ValueError: this is no such URL, or no such timeout.
     """
 
     blocks: ClassVar[bool] = True
 
     def __init__(self, url: str, *, timeout: float = TIMEOUT) -> None:
+        self._timeout: Final = checked_timeout(timeout)
         self._kind, self._options = options_of(checked(url), timeout)
-        self._timeout: Final = timeout
         host, port = self._options.get("host", "localhost"), self._options.get("port", 6379)
         self._place: Final = f"Redis at {host}:{port}/{self._options.get('db', 0)}"
         self._pool: Final[Pool[RedisLink]] = Pool(lambda deadline: self._kind(**self._options).connected(deadline))

@@ -14,6 +14,7 @@ from weakref import finalize
 
 from ctxruntime.conversation.errors import StoreError
 from ctxruntime.conversation.stores.base import NO_DOC, Change, Doc, Look, Ref, Row
+from ctxruntime.conversation.stores.places import TIMEOUT, checked_timeout
 from ctxruntime.conversation.stores.sqlite_files import StoreFile, Synchronous
 from ctxruntime.conversation.stores.sqlite_lines import Line
 
@@ -128,20 +129,20 @@ class SQLiteStore:
         self,
         path: str | os.PathLike[str],
         *,
-        timeout: float = 5.0,
+        timeout: float = TIMEOUT,
         synchronous: Synchronous = "NORMAL",
         clock: Callable[[], float] = time.time,
     ) -> None:
         place = os.fspath(path)
         if not place or "\0" in place:
             raise ValueError("path is that of a file")
-        if not timeout > 0 or synchronous not in ("NORMAL", "FULL"):
-            raise ValueError("timeout is a number of seconds above 0; synchronous is 'NORMAL' or 'FULL'")
+        if synchronous not in ("NORMAL", "FULL"):
+            raise ValueError("synchronous is 'NORMAL' or 'FULL'")
         self.path: Final = os.path.abspath(place)
         """Where the file is."""
         self._clock: Final = clock
         self._cache: Final = _Cache()
-        file = StoreFile(self.path, timeout, synchronous)
+        file = StoreFile(self.path, checked_timeout(timeout), synchronous)
         self._reader: Final = Line(file, self._cache.opened, watches=False)
         self._writer: Final = Line(file, watches=True)
         finalize(self, _close, self._writer, self._reader)

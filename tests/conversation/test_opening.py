@@ -9,7 +9,10 @@ import pytest
 
 from ctxruntime.conversation.stores import MemoryStore, open_store
 
-SERVERS = ["redis://127.0.0.1:1/0", "postgresql://bot@127.0.0.1:1/bots"]
+SERVERS = [  # they need their clients
+    pytest.param("redis://127.0.0.1:1/0", marks=pytest.mark.server),
+    pytest.param("postgresql://bot@127.0.0.1:1/bots", marks=pytest.mark.server),
+]
 
 
 @pytest.mark.parametrize("timeout", [0, -1.0, math.nan, math.inf, 1e12], ids=str)

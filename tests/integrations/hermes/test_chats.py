@@ -148,6 +148,7 @@ def test_expiry_outside_any_turn_has_the_sessions_chat(chats: Any) -> None:
     assert expired["ambient"]["conversation_id"] == conversation(chats, "neighbour")
 
 
+@pytest.mark.since("0.18.2")
 def test_eviction_is_of_the_chat_whose_agent_it_tears_down(chats: Any) -> None:
     """The thread that another chat's turn starts for it has nothing of that turn."""
     (ambient,) = chats["evicted"]

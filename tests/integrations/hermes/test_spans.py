@@ -182,6 +182,73 @@ assert spans.registry_tool(lambda name, args: "done")("read_file", {{}}) == "don
 assert {bool(setup)} or not any(name.startswith("opentelemetry") for name in sys.modules)
 assert spans.registry_tool(tool)("read_file", {{}}) == {{}}
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    succeeds(program)
 
+
+IN_SDK = """
+from opentelemetry import context, trace
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from ctxruntime_integrations.hermes import spans
+exporter, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+"""
+
+
+def test_call_that_raises_ends_its_span_and_raises_what_it_raised() -> None:
+    """Of the error there is its type, and neither its words nor its traceback; nothing stays current."""
+    succeeds(
+        IN_SDK
+        + """
+def tool(name, args, task_id, tool_call_id):
+    raise KeyboardInterrupt("secret")
+try:
+    spans.registry_tool(tool)("read_file", {}, None, "1")
+except KeyboardInterrupt as error:
+    assert str(error) == "secret"
+(span,) = exporter.get_finished_spans()
+assert span.attributes["error.type"] == "KeyboardInterrupt" and not span.status.is_ok
+assert "secret" not in span.to_json() and not span.events
+assert context.get_current() == {}
+"""
+    )
+
+
+def test_processor_that_fails_costs_the_host_nothing() -> None:
+    """The tool runs once, and its result is returned, where a span cannot be made."""
+    succeeds(
+        IN_SDK
+        + """
+class Failing(SpanProcessor):
+    def on_start(self, span, parent_context=None):
+        raise RuntimeError("no span")
+provider.add_span_processor(Failing())
+calls = []
+assert spans.registry_tool(lambda *a: calls.append(a) or "done")("read_file", {}) == "done"
+assert spans.agent_turn(lambda agent: calls.append(agent) or "done")("agent") == "done"
+assert len(calls) == 2 and context.get_current() == {}
+"""
+    )
+
+
+def test_subagents_call_with_its_parents_id_is_a_call_of_its_own() -> None:
+    """Models number their calls anew in each answer: the same id inside another agent's turn is another call."""
+    succeeds(
+        IN_SDK
+        + """
+def delegate(name, args, task_id, tool_call_id):
+    return spans.agent_turn(lambda agent: again("read_file", {}, None, "call_0"))(object())
+again = spans.registry_tool(lambda *a: "done")
+twice = spans.registry_tool(spans.registry_tool(delegate))
+assert twice("delegate_task", {}, None, "call_0") == "done"
+names = [span.name for span in exporter.get_finished_spans()]
+assert names == ["execute_tool read_file", "invoke_agent", "execute_tool delegate_task"], names
+"""
+    )
+
+
+def succeeds(program: str) -> None:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

@@ -97,6 +97,8 @@ class Acting(Chats):
 
     async def evict(self) -> None:
         """Have the agent of one chat torn down inside another chat's turn."""
+        if not hasattr(self.runner, "_commit_then_release_soft"):
+            return  # before 0.18.2 an agent is put away, and not torn down
         done = asyncio.Event()
         loop = asyncio.get_running_loop()
         agent = self.runner._agent_cache[self.key()][0]

@@ -76,8 +76,8 @@ class _Space:
             self.kept.move_to_end(id)
         for ref, id in change.refs.items():
             self.unpoint(ref)
-            self.refs[ref] = id
             self.kept[id].refs.add(ref)
+            self.refs[ref] = id
         for id, docs in change.docs.items():
             self.kept[id].docs.update(docs)
 
@@ -89,9 +89,12 @@ class _Space:
 
     def drop(self, id: str) -> None:
         """Delete a conversation, if there is such, and the refs to it."""
-        kept = self.kept.pop(id, None)
-        for ref in kept.refs if kept is not None else ():
-            del self.refs[ref]
+        kept = self.kept.get(id)
+        if kept is not None:  # its refs first: an interrupt may end this anywhere, and none is to lead nowhere
+            for ref in kept.refs:
+                if self.refs.get(ref) == id:
+                    del self.refs[ref]
+            del self.kept[id]
 
     def sweep(self, now: float, most: int) -> None:
         """Drop what has expired among the longest unused, and what is too much."""

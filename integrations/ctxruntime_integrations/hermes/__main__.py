@@ -7,5 +7,5 @@ import os
 from ctxruntime_integrations.hermes.report import main
 
 if __name__ == "__main__":
-    code = main()
+    code: int = main()
     os._exit(code)  # threads that importing the host has started would hold the process

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 from weakref import WeakKeyDictionary
 
 from opentelemetry import context as contexts
@@ -80,7 +80,7 @@ class Held:
         """End it, as what it is around raised."""
         self._leave(lambda: type(error).__qualname__)
 
-    def error_in(self, result: Any) -> str | None:  # Any: what the host returned
+    def error_in(self, result: Any) -> str | None:  # Any: the tool's  # Any: what the host returned
         """Say which kind of error a result tells of, if it does."""
         raise NotImplementedError
 
@@ -122,7 +122,7 @@ class TurnSpan(Held):
         if turn is not None:
             _latest[turn] = self._span.get_span_context()
 
-    def error_in(self, result: Any) -> str | None:
+    def error_in(self, result: Any) -> str | None:  # Any: the tool's
         """See whether the host says that the turn failed."""
         return "_OTHER" if isinstance(result, Mapping) and result.get("failed") is True else None
 
@@ -147,15 +147,17 @@ class Call(Held):
         """Keep what the host said of its error, which knows more than its result."""
         self._told = error
 
-    def error_in(self, result: Any) -> str | None:
+    def error_in(self, result: Any) -> str | None:  # Any: the tool's
         """See whether the host told of an error, or the result is one."""
         if self._told is not None:
             return self._told
+        found: object = result
         if isinstance(result, tuple) and result:  # the agent's own tools return their arguments too
-            result = result[0]
-        if isinstance(result, str) and '"error"' in result and result.lstrip().startswith("{"):
-            result = _parsed(result)
-        return "tool_error" if isinstance(result, Mapping) and result.get("error") else None
+            found = cast("tuple[object, ...]", result)[0]
+        if isinstance(found, str) and '"error"' in found and found.lstrip().startswith("{"):
+            found = _parsed(found)
+        told = cast("Mapping[str, object]", found if isinstance(found, Mapping) else {})
+        return "tool_error" if told.get("error") else None
 
 
 def _parsed(text: str) -> object:

@@ -156,8 +156,9 @@ class Call(Held):
             found = cast("tuple[object, ...]", result)[0]
         if isinstance(found, str) and '"error"' in found and found.lstrip().startswith("{"):
             found = _parsed(found)
-        told = cast("Mapping[str, object]", found if isinstance(found, Mapping) else {})
-        return "tool_error" if told.get("error") else None
+        if not isinstance(found, Mapping):
+            return None
+        return "tool_error" if cast("Mapping[str, object]", found).get("error") else None
 
 
 def _parsed(text: str) -> object:

@@ -124,7 +124,9 @@ class TurnSpan(Held):
 
     def error_in(self, result: Any) -> str | None:  # Any: the tool's
         """See whether the host says that the turn failed."""
-        return "_OTHER" if isinstance(result, Mapping) and result.get("failed") is True else None
+        if not isinstance(result, Mapping):
+            return None
+        return "_OTHER" if cast("Mapping[str, object]", result).get("failed") is True else None
 
 
 @final

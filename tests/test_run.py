@@ -28,13 +28,13 @@ from ctxruntime.cli import main
 main({args!r})
 """
 # The session id in a thread, which is there if hops carry.
-IN_THREAD = """
-import threading
+IN_POOL = """
+from concurrent.futures import ThreadPoolExecutor
 import ctxruntime as ctx
+pool = ThreadPoolExecutor(1)
+pool.submit(int).result()  # its thread is born outside: newer Pythons have threads inherit
 with ctx.session(session_id="s1"):
-    thread = threading.Thread(target=lambda: print(ctx.SESSION_ID.get(None)))
-    thread.start()
-    thread.join()
+    print(pool.submit(ctx.SESSION_ID.get, None).result())
 """
 
 
@@ -185,7 +185,7 @@ def test_processes_of_the_program_find_its_functions(tmp_path: Path, method: str
 @pytest.mark.parametrize("disabled", [False, True], ids=["enabled", "disabled"])
 def test_hops_are_installed(tmp_path: Path, disabled: bool) -> None:
     """Keys are carried without a call of the program's, unless the environment says that nothing is to be done."""
-    (tmp_path / "app.py").write_text(IN_THREAD)
+    (tmp_path / "app.py").write_text(IN_POOL)
     process = run("app.py", cwd=tmp_path, CTXRUNTIME_DISABLED="1" if disabled else "")
 
     assert answer(process) == (0, "None\n" if disabled else "s1\n", "")
@@ -194,7 +194,7 @@ def test_hops_are_installed(tmp_path: Path, disabled: bool) -> None:
 @pytest.mark.parametrize("missing", ["opentelemetry.sdk", "typer", "rich"])
 def test_the_base_install_is_enough(tmp_path: Path, missing: str) -> None:
     """With neither the SDK nor the extra of the command line a program runs with hops."""
-    (tmp_path / "app.py").write_text(IN_THREAD)
+    (tmp_path / "app.py").write_text(IN_POOL)
     program = WITHOUT.format(missing=missing, args=["run", "app.py"])
 
     assert answer(python("-c", program, cwd=tmp_path)) == (0, "s1\n", "")

@@ -23,8 +23,7 @@ WITHOUT_CLIENT = () if find_spec("psycopg") else ("ctxruntime.conversation.store
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(ctxruntime.__path__, "ctxruntime.")
-    if not module.name.startswith(("ctxruntime.demo", "ctxruntime.__main__"))
-    and module.name not in {f"{name}{part}" for name in WITHOUT_CLIENT for part in ("", "_wire")}
+    if not module.name.startswith(("ctxruntime.demo", "ctxruntime.__main__", *WITHOUT_CLIENT))
 )
 
 

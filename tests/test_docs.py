@@ -8,7 +8,6 @@ import pkgutil
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,11 @@ import ctxruntime
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.DOTALL)
-# psycopg's binary package, which `dev` has, comes to a new CPython late.
-WITHOUT_CLIENT = () if find_spec("psycopg") else ("ctxruntime.conversation.stores.postgres",)
+WITHOUT_CLIENT: tuple[str, ...] = ()
+try:
+    import psycopg  # noqa: F401
+except ImportError:  # its binary package, which `dev` has, comes to a new CPython late
+    WITHOUT_CLIENT = ("ctxruntime.conversation.stores.postgres",)
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(ctxruntime.__path__, "ctxruntime.")

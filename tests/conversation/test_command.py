@@ -506,12 +506,17 @@ def test_what_has_no_character_is_printed_as_an_escape(bridge: Bridge, file: str
     assert rb"\u043a" in run.stdout
 
 
-def test_it_works_on_every_store_that_lasts(
-    kind: str, url: str, store: Store, namespace: str, conversations: Program
-) -> None:
+LASTING = pytest.mark.parametrize(
+    "kind",
+    ["sqlite", pytest.param("redis", marks=pytest.mark.server), pytest.param("postgres", marks=pytest.mark.server)],
+    indirect=True,
+)
+"""The kinds of store that other processes, and other store objects, see."""
+
+
+@LASTING
+def test_it_works_on_every_store_that_lasts(url: str, store: Store, namespace: str, conversations: Program) -> None:
     """What is listed, shown and deleted is the same whatever keeps it."""
-    if kind == "memory":
-        pytest.skip("what is in memory is gone with its process")
     bridge = Bridge(store, namespace)
     talk = bridge.resolve(gateway_session_key="chat", session_id="s1")
     write(bridge, talk, "notes", text="private")

@@ -667,10 +667,17 @@ def test_two_stores_of_one_place_are_one(kind: str, url: str, store: Store, name
         other.close()
 
 
-def test_what_is_written_in_one_store_is_compared_in_another(kind: str, url: str, store: Store, namespace: str) -> None:
+LASTING = pytest.mark.parametrize(
+    "kind",
+    ["sqlite", pytest.param("redis", marks=pytest.mark.server), pytest.param("postgres", marks=pytest.mark.server)],
+    indirect=True,
+)
+"""The kinds of store that other processes, and other store objects, see."""
+
+
+@LASTING
+def test_what_is_written_in_one_store_is_compared_in_another(url: str, store: Store, namespace: str) -> None:
     """A change based on what another store object of the same place has overwritten is not done."""
-    if kind == "memory":
-        pytest.skip("in memory each store is alone")
     other = open_store(url)
     try:
         store.commit(namespace, change(rows={"c1": row(1)}, refs={CHAT: "c1"}))

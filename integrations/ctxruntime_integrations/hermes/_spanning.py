@@ -80,7 +80,7 @@ class Held:
         """End it, as what it is around raised."""
         self._leave(lambda: type(error).__qualname__)
 
-    def error_in(self, result: Any) -> str | None:  # Any: the tool's  # Any: what the host returned
+    def error_in(self, result: Any) -> str | None:  # Any: what the host returned
         """Say which kind of error a result tells of, if it does."""
         raise NotImplementedError
 

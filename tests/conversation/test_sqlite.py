@@ -12,8 +12,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,6 +25,7 @@ from ctxruntime.conversation.bridge import Bridge
 from ctxruntime.conversation.errors import StoreBusyError, StoreError
 from ctxruntime.conversation.stores import SQLiteStore
 from ctxruntime.conversation.stores.base import FOREVER, Change, Doc, Ref, Row
+from ctxruntime.conversation.stores.sqlite_files import StoreFile
 
 CHAT: Ref = ("k", "chat")
 
@@ -562,6 +565,32 @@ def test_many_processes_agree_on_a_file_that_none_of_them_has_made(path: Path) -
     with closing(SQLiteStore(path)) as store, store._reader as cursor:
         assert cursor.execute("SELECT count(*) FROM convs").fetchone() == (1000,)
         assert cursor.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+@pytest.mark.parametrize("moment", range(1, 9))
+def test_a_file_that_is_made_while_it_is_being_looked_at_is_ours(
+    path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    """Whichever statement of an opening finds that another process has just made the file, the file is taken as ours."""
+    told = 0
+
+    def tell(statement: str) -> None:
+        nonlocal told
+        told += 1
+        if told == moment:
+            with suppress(sqlite3.OperationalError):  # the first has locked it: it makes it itself
+                StoreFile(str(path), 0, "NORMAL").open().close()
+
+    class Watched(sqlite3.Connection):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self.set_trace_callback(tell)
+
+    monkeypatch.setattr("sqlite3.connect", partial(sqlite3.connect, factory=Watched))
+
+    StoreFile(str(path), 1, "NORMAL").open().close()
+
+    assert told >= moment
 
 
 @pytest.mark.bench

@@ -45,7 +45,12 @@ _MADE_BY: Final = (
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {SCHEMA}",
 )
-_TABLES: Final = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('refs', 'convs', 'docs')"
+_WHOSE: Final = """
+    SELECT (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version), count(*),
+        count(*) FILTER (WHERE type = 'table' AND name IN ('refs', 'convs', 'docs'))
+    FROM sqlite_master
+    """
+"""Asked in one statement, and so of one moment: others may be making the file."""
 _SWITCHING: Final = 0.5
 """Seconds at most that opening waits for the moment in which nobody holds the file."""
 
@@ -130,14 +135,14 @@ class StoreFile:
         Raises:
             StoreCorruptError, StoreVersionError: it is neither.
         """
-        owner, schema = (int(_answer(connection, f"PRAGMA {name}")) for name in ("application_id", "user_version"))
+        owner, schema, entries, tables = connection.execute(_WHOSE).fetchone()
         if owner == APPLICATION_ID:
             if schema > SCHEMA:
                 raise StoreVersionError(name_of(self.path), schema, SCHEMA)
-            if schema < 1 or _answer(connection, _TABLES) != 3:
+            if schema < 1 or tables != 3:
                 raise corrupt(self.path, "is damaged (tables are missing)")
             return True
-        if owner or schema or connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+        if owner or schema or entries:
             raise corrupt(self.path, "is the database of another program")
         return False
 
@@ -193,8 +198,8 @@ class StoreFile:
                     os.unlink(trial + end)
 
 
-def _answer(connection: sqlite3.Connection, question: str) -> str | int:
-    """Return the one value that a statement returns."""
+def _answer(connection: sqlite3.Connection, question: str) -> str:
+    """Return the one text that a statement returns."""
     ((answer,),) = connection.execute(question)
-    assert isinstance(answer, str | int)
+    assert isinstance(answer, str)
     return answer

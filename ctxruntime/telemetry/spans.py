@@ -96,8 +96,8 @@ class SessionSpanProcessor(SpanProcessor):
                 layer = _meant(parent_context)
             if layer is not NOTHING:
                 view = layer.mirrored
-                if view is None and layer.turn is layer:
-                    view = self._prepare(layer, span)
+                if view is None and layer.turn is layer and self._begin(layer, span):
+                    return
                 if view is None or view.by is not self:
                     view = find_view(layer, self) or view_of(layer, self)
                 if view is not None:
@@ -156,11 +156,15 @@ class SessionSpanProcessor(SpanProcessor):
             if of is not None:
                 self.show(span, layer, of, view)
 
-    def _prepare(self, turn: Layer, span: Any) -> View | None:
-        """Make at once, for the first span of a turn, what `show` would make bit by bit: most turns have few spans."""
-        with amending():
+    def _begin(self, turn: Layer, span: Any) -> bool:
+        """Do at once, for the first span of a turn, what `show` would do bit by bit: most turns have few spans."""
+        if getattr(span, "_attributes", True):
+            return False
+        lock = amending()
+        lock.acquire()  # `with` would cost a hundredth of a turn
+        try:
             if turn.mirrored is not None:
-                return None
+                return False
             build = self._build if self._built_for == len(REVISIONS) else self._compile()
             session, previous, conversation = turn.session_id, turn.previous_session_id, conversation_of(turn)
             pin: Pin | None = None
@@ -170,11 +174,17 @@ class SessionSpanProcessor(SpanProcessor):
                     session = previous = UNSET
                 if session or conversation:
                     pin = view.latest = view.pins[span.context.trace_id] = (session, previous, conversation)
-            view.built = (pin, build(turn, session, previous, UNSET, conversation))
+            attributes = build(turn, session, previous, UNSET, conversation)
+            view.built = (pin, attributes)
+            setattr(span, LAYER, turn)
+            view.spans.append(ref(span))
             turn.mirrored = view
+        finally:
+            lock.release()
+        span.set_attributes(attributes)
         if WAITING:
             tell()
-        return view
+        return True
 
     def _compile(self) -> Build:
         """Return what builds the attributes of the keys that are defined now."""

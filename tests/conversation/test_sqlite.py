@@ -571,7 +571,7 @@ def test_many_processes_agree_on_a_file_that_none_of_them_has_made(path: Path) -
 def test_a_file_that_is_made_while_it_is_being_looked_at_is_ours(
     path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:
-    """Whichever statement of an opening finds that another process has just made the file, the file is taken as ours."""
+    """Whichever statement of an opening finds that another process has just made the file, it is taken as ours."""
     told = 0
 
     def tell(statement: str) -> None:

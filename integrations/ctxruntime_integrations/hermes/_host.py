@@ -84,8 +84,8 @@ REGISTRY_TOOL_OF_AGENT: Final = PatchPoint("run_agent", "handle_function_call")
 AGENT_TOOL: Final = PatchPoint("agent.tool_executor", "_run_agent_tool_execution_middleware")
 # Said of tools that were not let through, too; since 0.16.
 TOOL_ENDED: Final = PatchPoint("model_tools", "_emit_post_tool_call_hook")
-# Asks the model for a title in a thread of its own, when the turn has answered.
-TITLE: Final = PatchPoint("agent.title_generator", "auto_title_session")
+# Starts the thread that asks the model for a title: when the agent's turn has ended, and before the session's next.
+TITLE: Final = PatchPoint("agent.title_generator", "maybe_auto_title")
 
 HOOKS: Final = PatchPoint("hermes_cli.plugins", "PluginManager.invoke_hook")
 REQUEST_MIDDLEWARE: Final = PatchPoint("hermes_cli.plugins", "PluginManager.invoke_middleware")

@@ -35,7 +35,7 @@ POINTS: Final[Mapping[_host.PatchPoint, Callable[[Callable[..., Any]], Callable[
     _host.REGISTRY_TOOL_OF_AGENT: spans.registry_tool,
     _host.AGENT_TOOL: spans.agent_tool,
     _host.TOOL_ENDED: spans.tool_ended,
-    _host.TITLE: spans.title,
+    _host.TITLE: lambda original: turns.title(spans.title(original)),
     _host.HOOKS: hooks.hook_event,
     _host.REQUEST_MIDDLEWARE: hooks.middleware_event,
     _host.EXECUTION_MIDDLEWARE: hooks.adapting_callbacks,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from threading import Lock
 from typing import Any, Final, cast, final
-from weakref import WeakKeyDictionary
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
@@ -24,8 +24,8 @@ from opentelemetry.trace import (
     Tracer,
 )
 
-from ctxruntime import Turn, current_turn
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
+from ctxruntime.layers import renew_in_child
 
 __all__ = ["Call", "TurnSpan", "tool_begins", "tool_ended", "turn_begins", "turn_goes_on"]
 
@@ -40,8 +40,12 @@ NOT_RUN: Final = "blocked"
 _beginning: Final = guard("hermes spans: begin")
 _ending: Final = guard("hermes spans: end")
 
-_latest: Final = WeakKeyDictionary[Turn, SpanContext]()
-"""The agent's span of each turn, for what goes on when it has ended."""
+MOST_SESSIONS: Final = 1024
+_latest: Final = dict[str, SpanContext]()
+"""The latest agent's span of each session, for what goes on when it has ended; of many sessions, of the latest."""
+_remembering = Lock()
+renew_in_child(globals(), "_remembering")
+
 _known: tuple[object, Tracer | None] = (None, None)
 
 
@@ -109,18 +113,30 @@ class Held:
 class TurnSpan(Held):
     """The span of an agent's turn, and the calls of tools that were made in it."""
 
-    __slots__ = ("agent", "calls")
+    __slots__ = ("_outermost", "agent", "calls")
 
-    def __init__(self, span: Span, agent: object) -> None:
+    def __init__(self, span: Span, agent: object, *, outermost: bool) -> None:
         super().__init__(span)
-        self.agent = id(agent)  # to be compared while the turn lasts, which holds the agent
+        self._outermost = outermost
+        self.agent: object = agent  # None when the turn has ended: threads that it started may live on
         self.calls: dict[str, Call] = {}
 
     def remember(self) -> None:
-        """Let what goes on in this turn find the span."""
-        turn = current_turn()
-        if turn is not None:
-            _latest[turn] = self._span.get_span_context()
+        """Let what goes on in the agent's session find the span, unless that would be inside it anyway."""
+        session_id: object = getattr(self.agent, "session_id", None)
+        if not self._outermost or not isinstance(session_id, str):
+            return
+        with _remembering:
+            _latest.pop(session_id, None)
+            _latest[session_id] = self._span.get_span_context()
+            if len(_latest) > MOST_SESSIONS:
+                del _latest[next(iter(_latest))]
+
+    def end(self, error: str | None) -> None:
+        """End it, at most once; the session may be under another id by now."""
+        super().end(error)
+        self.remember()
+        self.agent = None
 
     def error_in(self, result: Any) -> str | None:  # Any: the tool's
         """See whether the host says that the turn failed."""
@@ -175,25 +191,24 @@ def turn_begins(agent: Any) -> TurnSpan | None:  # Any: the host's
     with _beginning:
         here = tracer()
         around = contexts.get_value(TURN)
-        if here is None or (isinstance(around, TurnSpan) and not around.ended and around.agent == id(agent)):
+        if here is None or (isinstance(around, TurnSpan) and around.agent is agent):
             return None
         told = (getattr(agent, name, None) for name in ("provider", "model"))
         names = ("gen_ai.provider.name", "gen_ai.request.model")
         attributes = {name: value for name, value in zip(names, told, strict=True) if isinstance(value, str) and value}
         attributes |= {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": AGENT_NAME}
-        turn = TurnSpan(here.start_span("invoke_agent", attributes=attributes), agent)
+        turn = TurnSpan(here.start_span("invoke_agent", attributes=attributes), agent, outermost=around is None)
         turn.enter((TURN, turn), (CALL, None))
-        if around is None:
-            turn.remember()
+        turn.remember()
         return turn
     return None
 
 
-def turn_goes_on() -> Held | None:
-    """Make the agent's span of the turn in effect current again, if there was one, and nothing else is current."""
+def turn_goes_on(session_id: object) -> Held | None:
+    """Make the latest agent's span of a session current again, if there was one, and nothing else is current."""
     with _beginning:
-        turn = current_turn()
-        latest = None if turn is None else _latest.get(turn)
+        with _remembering:
+            latest = _latest.get(_text(session_id))
         if latest is None or trace.get_current_span().get_span_context().is_valid:
             return None
         held = Held(NonRecordingSpan(latest))

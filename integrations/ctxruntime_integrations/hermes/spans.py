@@ -56,8 +56,8 @@ def tool_ended(original: Entry) -> Entry:
 
 
 def title(original: Entry) -> Entry:
-    """Put the request of ``auto_title_session`` into the trace of the agent's turn, which has ended by then."""
-    return _around(original, "turn_goes_on", _nothing)
+    """Put the thread of ``maybe_auto_title`` into the trace of the session's turn of an agent, which has just ended."""
+    return _around(original, "turn_goes_on", _of_title)
 
 
 def _around(original: Entry, begin: str, read: Callable[..., tuple[object, ...]] | None = None) -> Entry:
@@ -105,5 +105,5 @@ def _of_agent(_: tuple[Any, ...], kwargs: dict[str, object]) -> tuple[object, ..
     return kwargs.get("function_name"), kwargs.get("tool_call_id")
 
 
-def _nothing(_: tuple[Any, ...], __: dict[str, object]) -> tuple[object, ...]:
-    return ()
+def _of_title(args: tuple[Any, ...], kwargs: dict[str, object]) -> tuple[object, ...]:
+    return (_host.argument(args, kwargs, 1, "session_id"),)

@@ -16,7 +16,7 @@ from ._doors import Entry, Facts, held, known, of_agent, session_of_chat
 from .entrypoints import remember
 from .keys import HERMES_PLATFORM
 
-__all__ = ["agent_turn", "compressing", "eviction", "finding", "moving", "tool_call"]
+__all__ = ["agent_turn", "compressing", "eviction", "finding", "moving", "title", "tool_call"]
 
 OF_THE_CHAT: Final = (GATEWAY_SESSION_KEY, USER_ID)
 """What a background job has of the turn that started it."""
@@ -52,6 +52,16 @@ def eviction(original: Entry) -> Entry:
             return original(*args, **kwargs)
 
     return tear_down
+
+
+def title(original: Entry) -> Entry:
+    """Replace ``maybe_auto_title``: not every frontend has the session in effect when the agent's turn has ended."""
+
+    def maybe_auto_title(*args: Any, **kwargs: object) -> object:
+        with held("title", scope_of_title, args, kwargs):
+            return original(*args, **kwargs)
+
+    return maybe_auto_title
 
 
 def compressing(original: Entry) -> Entry:
@@ -129,6 +139,14 @@ def scope_of_eviction(_: object, /, agent: _host_facts.Agent | None = None, *__:
         return cleared()
     facts = of_agent("eviction", agent)
     return session_of_chat(_given(facts), facts[GATEWAY_SESSION_KEY])
+
+
+def scope_of_title(*args: Any, **kwargs: object) -> Scope[Any] | None:
+    """Return a turn for a title of a session; None where that session is in effect."""
+    session_id = known(SESSION_ID, "title", lambda: _host.argument(args, kwargs, 1, "session_id"))
+    if session_id is None or session_id == SESSION_ID.get(None):
+        return None
+    return session_of_chat({SESSION_ID: session_id}, identity.key_of(session_id))
 
 
 def scope_of_tool(agent: _host_facts.Agent, /, *args: object, **kwargs: object) -> Scope[Any] | None:

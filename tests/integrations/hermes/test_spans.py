@@ -83,7 +83,7 @@ def test_each_tool_is_one_span_in_every_executor(run: Any, phase: str) -> None:
 @pytest.mark.parametrize("phase", TOOLS)
 def test_a_turn_is_one_trace(run: Any, phase: str) -> None:
     """The turn, its tools, its sub-agents, what the model was asked, and for a title when the turn has answered."""
-    found = [span for span in spans(run, phase) if not is_apart(span, phase)]
+    found = [span for span in spans(run, phase) if not is_apart(span)]
     turns = [span["trace"] for span in found if span["parent"] is None]
 
     assert len(turns) == 1
@@ -91,9 +91,9 @@ def test_a_turn_is_one_trace(run: Any, phase: str) -> None:
         assert span["trace"] in turns or (span["name"] == "POST" and traced_from(run, span) == "invoke_agent")
 
 
-def is_apart(span: dict[str, Any], phase: str) -> bool:
-    """Tell what is in no turn: the host asks which models there are, and the TUI for a title, maybe after its turn."""
-    return span["name"] == "GET" or (phase.startswith("tui") and span["name"] == "POST" and span["parent"] is None)
+def is_apart(span: dict[str, Any]) -> bool:
+    """Tell what is in no turn: the host asks which models there are."""
+    return bool(span["name"] == "GET")
 
 
 def traced_from(run: Any, span: dict[str, Any]) -> str:
@@ -106,7 +106,7 @@ def traced_from(run: Any, span: dict[str, Any]) -> str:
 def test_tools_and_requests_are_inside_the_turn(run: Any, phase: str) -> None:
     """In whichever thread they run; a program's tool is inside the program, a sub-agent inside the delegation."""
     name_of = {span["id"]: span["name"] for span in run["spans"]}
-    parents = {(span["name"], name_of.get(span["parent"])) for span in spans(run, phase) if not is_apart(span, phase)}
+    parents = {(span["name"], name_of.get(span["parent"])) for span in spans(run, phase) if not is_apart(span)}
     nested = {"nested": {"read_file"}}.get(phase, set[str]())
     expected: set[tuple[str, str | None]] = {("invoke_agent", None), ("POST", "invoke_agent")}
     expected |= {(f"execute_tool {tool}", "invoke_agent") for tool in TOOLS[phase] if tool not in nested}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -20,14 +21,14 @@ SECRET = "what nobody is to know"
 
 
 class Recorded(SpanProcessor):
-    """Keeps every span, begun and ended, with the phase that it began in."""
+    """Keeps every span, begun and ended, with the phase and the thread that it began in."""
 
     def __init__(self) -> None:
-        self.begun: dict[int, str] = {}
+        self.begun: dict[int, tuple[str, str]] = {}
         self.ended: list[ReadableSpan] = []
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:
-        self.begun[span.context.span_id] = hook_recorder.phase
+        self.begun[span.context.span_id] = (hook_recorder.phase, threading.current_thread().name)
 
     def on_end(self, span: ReadableSpan) -> None:
         self.ended.append(span)
@@ -39,8 +40,11 @@ class Recorded(SpanProcessor):
         return [self._of(span) for span in self.ended]
 
     def _of(self, span: Any) -> dict[str, Any]:
+        phase, thread = self.begun[span.context.span_id]
         return {
-            "phase": self.begun[span.context.span_id],
+            "phase": phase,
+            "thread": thread,
+            "began": span.start_time,
             "name": span.name,
             "kind": span.kind.name,
             "trace": span.context.trace_id,
@@ -53,8 +57,8 @@ class Recorded(SpanProcessor):
         }
 
 
-def drive(world: World) -> dict[str, Any]:
-    """With the SDK's provider as the global one, and the instrumentation of httpx that a user adds."""
+def record_spans(world: World) -> Recorded:
+    """Have the SDK's provider as the global one, and the instrumentation of httpx that a user adds."""
     recorded = Recorded()
     provider = TracerProvider()
     if world.load != "alone":
@@ -64,6 +68,12 @@ def drive(world: World) -> dict[str, Any]:
     provider.add_span_processor(recorded)
     trace.set_tracer_provider(provider)
     HTTPXClientInstrumentor().instrument()
+    return recorded
+
+
+def drive(world: World) -> dict[str, Any]:
+    """Each way to run tools, and each frontend."""
+    recorded = record_spans(world)
     rotating = {"enabled": True, "in_place": False, "protect_first_n": 0, "protect_last_n": 3}
     model = prepare(world, compression=rotating)
     discover()

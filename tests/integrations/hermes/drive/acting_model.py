@@ -8,13 +8,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from scripted_model import ScriptedModel, text
+from scripted_model import RefusedError, ScriptedModel, text
 
 _numbers = count()
+MARKS = re.compile(r"\[(?:one|three|mixed|code|delegate|danger|write|shell|refused)\]|work kanban task")
 
 
 class ActingModel(ScriptedModel):
-    """Answers `[one]`, `[three]`, `[mixed]`, `[code]`, `[delegate]`, `[danger]`, all else with words."""
+    """Answers `[one]`, `[three]`, `[mixed]`, `[code]`, `[delegate]`, `[danger]`, `[write]`, `[shell]`, and what a
+    kanban worker is told; refuses `[refused]`, and answers all else with words.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.files = [folder / f"file{number}.txt" for number in range(3)]
@@ -28,10 +31,12 @@ class ActingModel(ScriptedModel):
         self.asked.append(asked)
         messages = asked["messages"]
         said = [text(message) for message in messages if message["role"] == "user"]
-        marks = re.findall(r"\[(one|three|mixed|code|delegate|danger)\]", said[-1] if said else "")
+        marks = MARKS.findall(said[-1] if said else "")
+        if "[refused]" in marks:
+            raise RefusedError("not today")
         if not marks or not asked.get("tools") or messages[-1]["role"] == "tool":
             return {"role": "assistant", "content": "Done."}
-        calls = [self._call(name, arguments) for name, arguments in self._plan(marks[-1])]
+        calls = [self._call(name, arguments) for name, arguments in self._plan(marks[-1].strip("[]"))]
         return {"role": "assistant", "content": None, "tool_calls": calls}
 
     def _plan(self, mark: str) -> list[tuple[str, dict[str, Any]]]:
@@ -44,6 +49,9 @@ class ActingModel(ScriptedModel):
             "mixed": [("todo", todo), reads[0]],
             "code": [("execute_code", {"code": code})],
             "danger": [("terminal", {"command": "rm -rf nothing-here"})],
+            "write": [("write_file", {"path": str(self.files[0].with_name("made.py")), "content": "made = True\n"})],
+            "shell": [("terminal", {"command": "echo said by the shell"})],
+            "work kanban task": [("kanban_complete", {"summary": "done"})],
             "delegate": [("delegate_task", {"goal": "[one] read a file", "toolsets": ["file"]})],
         }
         return plans[mark]

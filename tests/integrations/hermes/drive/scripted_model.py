@@ -13,6 +13,10 @@ DELEGATE = "have a sub-agent do it"
 FILE_TEXT = "the text of the file"
 
 
+class RefusedError(Exception):
+    """Raised by an answer, for a request that the server says no to."""
+
+
 class ScriptedModel:
     """Listens on loopback, for the chat completions that Hermes's agents ask for."""
 
@@ -59,15 +63,19 @@ class ScriptedModel:
                 if not self.path.endswith("/chat/completions"):
                     self.send_error(404)
                     return
-                message = model.answer(asked)
+                try:
+                    message = model.answer(asked)
+                except RefusedError as refused:
+                    self.send("application/json", json.dumps({"error": {"message": str(refused)}}), status=400)
+                    return
                 if asked.get("stream"):
                     self.send("text/event-stream", streamed(message))
                 else:
                     self.send("application/json", json.dumps(whole(message)))
 
-            def send(self, kind: str, body: str) -> None:
+            def send(self, kind: str, body: str, status: int = 200) -> None:
                 data = body.encode()
-                self.send_response(200)
+                self.send_response(status)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

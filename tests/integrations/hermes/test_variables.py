@@ -11,6 +11,12 @@ pytestmark = pytest.mark.hermes
 
 RunHost = Callable[[str, str], Any]
 STYLES = ["legacy", "named", "object", "coroutine", "coroutine-object"]
+UI_ID = "HERMES_UI_SESSION_ID"
+
+
+def set_here(run: Any, phase: str, style: str) -> dict[str, str]:
+    """Return the variables that are set in a call."""
+    return {name: value for name, value in run.call(phase, style)["variables"].items() if value is not None}
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -41,24 +47,31 @@ def test_gateway_sets_each_variable(gateway: Any, phase: str, style: str) -> Non
 
 @pytest.mark.parametrize("phase", ["dispatch", "slash"])
 @pytest.mark.parametrize("style", STYLES)
-def test_terminal_ui_sets_its_three(tui: Any, phase: str, style: str) -> None:
-    """The terminal UI's are the id, the session's key, and the UI's own id for it."""
-    set_here = {name: value for name, value in tui.call(phase, style)["variables"].items() if value is not None}
+def test_terminal_ui_sets_the_session_and_its_key(tui: Any, phase: str, style: str) -> None:
+    """The terminal UI's are the id and the session's key, and nothing else but the UI's own id."""
+    variables = set_here(tui, phase, style)
+    variables.pop(UI_ID, None)
 
-    assert set_here == {
+    assert variables == {
         "HERMES_SESSION_ID": tui["expect"][phase]["session_id"],
         "HERMES_SESSION_KEY": tui["session_key"],
-        "HERMES_UI_SESSION_ID": tui["ui_id"],
     }
+
+
+@pytest.mark.since("0.19.0")
+@pytest.mark.parametrize("phase", ["dispatch", "slash"])
+@pytest.mark.parametrize("style", STYLES)
+def test_terminal_ui_sets_its_own_id(tui: Any, phase: str, style: str) -> None:
+    """The UI's short id for the session is set too, where the host has a variable for it."""
+    assert set_here(tui, phase, style)[UI_ID] == tui["ui_id"]
 
 
 def test_request_without_a_session_has_them_empty(tui: Any) -> None:
     """Where no session is named, none is set, and no fallback to the process's environment is taken."""
-    set_here = {
-        name: value for name, value in tui.call("no-session", "named")["variables"].items() if value is not None
-    }
+    variables = tui.call("no-session", "named")["variables"]
+    known_to_host = variables.keys() & {"HERMES_SESSION_ID", "HERMES_SESSION_KEY", UI_ID}
 
-    assert set_here == {"HERMES_SESSION_ID": "", "HERMES_SESSION_KEY": "", "HERMES_UI_SESSION_ID": ""}
+    assert set_here(tui, "no-session", "named") == dict.fromkeys(known_to_host, "")
 
 
 @pytest.mark.parametrize("style", ["coroutine", "coroutine-object"])

@@ -60,6 +60,7 @@ class Acting(Chats):
         await self.turn("after-new", "[one] go")
         first = self.before["cached"]["session_id"]
         self.runner.session_store.switch_session(self.key(), first)
+        self.runner._evict_cached_agent(self.key())  # as /resume does: before 0.19 it would go on in its own session
         await self.turn("resumed", "[one] go")
         await self.unwatched()
         await self.turn("after-unwatched", "[one] go")

@@ -178,7 +178,7 @@ class Chats:
         await self.idle()
 
     async def idle(self) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             # The host has no event for it.
             while self.adapter._active_sessions or self.adapter._background_tasks:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

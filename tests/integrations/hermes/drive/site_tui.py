@@ -25,7 +25,7 @@ def drive(world: World) -> dict[str, Any]:
     def request(method: str, **params: Any) -> Any:
         rid = f"{len(frames)} {method}"
         answer = host.dispatch({"jsonrpc": "2.0", "id": rid, "method": method, "params": params}, sink)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while answer is None and time.monotonic() < deadline:
             time.sleep(0.005)
             answer = next((frame for frame in tuple(frames) if frame.get("id") == rid), None)
@@ -47,6 +47,8 @@ def drive(world: World) -> dict[str, Any]:
                 answer = request("command.dispatch", name=f"rec-{style}", arg=RAW_ARGS, **params)
             shown[f"{phase} /rec-{style}"] = answer
 
+    # Before 0.19 this builds the session's agent first, and that writes the process's environment.
+    request("slash.exec", command="/rec-legacy", session_id=ui_id)
     outside = [recorder.variables(), dict(os.environ)]
     with a_neighbour(world):
         commands("dispatch", *recorder.HANDLERS, session_id=ui_id)

@@ -24,9 +24,10 @@ from threading import Thread
 from types import ModuleType
 from typing import Any, Final, final
 
+from ctxruntime.guarding import guard
 from ctxruntime.hops.denied import is_denied_target
 from ctxruntime.hops.jobs import keys_alone, keys_job
-from ctxruntime.hops.patching import Patch, Undoable, guard
+from ctxruntime.hops.patching import Patch, Undoable
 from ctxruntime.layers import CURRENT, NOTHING, current
 
 

@@ -9,8 +9,9 @@ from importlib import import_module
 from types import ModuleType, TracebackType
 from typing import Final, TypeAlias, cast, final
 
+from ctxruntime.guarding import guard
 from ctxruntime.hops import denied
-from ctxruntime.hops.patching import Undoable, guard
+from ctxruntime.hops.patching import Undoable
 from ctxruntime.hops.watching import Watch
 from ctxruntime.layers import renew_in_child
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, Final, final
 
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 from ctxruntime.layers import (
     CURRENT,
     LINKED,

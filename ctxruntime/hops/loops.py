@@ -10,7 +10,8 @@ from contextlib import suppress
 from contextvars import Context
 from typing import Any, Final
 
-from ctxruntime.hops.patching import Patch, guard
+from ctxruntime.guarding import guard
+from ctxruntime.hops.patching import Patch
 from ctxruntime.hops.versions import context_of
 from ctxruntime.layers import CURRENT, NOTHING, Derived, Layer, current, derive, enter, leave
 

@@ -15,10 +15,9 @@ from functools import update_wrapper
 from types import FunctionType, ModuleType
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast, final
 
-from ctxruntime.guarding import fault_counts, guard
 from ctxruntime.layers import renew_in_child
 
-__all__ = ["Patch", "Undoable", "fault_counts", "guard"]
+__all__ = ["Patch", "Undoable"]
 
 # Any: the signature is the host's.
 AnyCallable: TypeAlias = Callable[..., Any]

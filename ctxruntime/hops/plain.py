@@ -13,7 +13,7 @@ from enum import Enum, EnumMeta
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard, cast, final
 
 from ctxruntime.decorating import Call
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 from ctxruntime.keys import KEYS, Key
 from ctxruntime.layers import NOTHING, UNSET, Layer, amending, current, derive, enter, leave
 from ctxruntime.scope import Turn

@@ -7,8 +7,9 @@ from concurrent.futures import Executor, Future
 from concurrent.futures.thread import ThreadPoolExecutor
 from typing import Any, Final
 
+from ctxruntime.guarding import guard
 from ctxruntime.hops.jobs import copied_context, keys_job, whole_job
-from ctxruntime.hops.patching import Patch, guard
+from ctxruntime.hops.patching import Patch
 from ctxruntime.hops.processes import job_for_process
 from ctxruntime.hops.versions import MAP_SUBMITS_LATER, runs_elsewhere
 

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, final
 
+from ctxruntime.guarding import guard
 from ctxruntime.hops.denied import is_denied_target
-from ctxruntime.hops.patching import AnyCallable, Patch, guard
+from ctxruntime.hops.patching import AnyCallable, Patch
 from ctxruntime.hops.plain import PlainDoor, PlainKeys, plain_keys
 from ctxruntime.layers import UNSET
 from ctxruntime.scope import cleared

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final
 
-from ctxruntime.hops.patching import Patch, guard
+from ctxruntime.guarding import guard
+from ctxruntime.hops.patching import Patch
 from ctxruntime.wire import child_env
 
 __all__ = ["gevent_patches", "patches", "uvloop_patches"]

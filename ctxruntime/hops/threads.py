@@ -8,9 +8,10 @@ from contextvars import Context
 from threading import Thread, Timer
 from typing import Any, Final
 
+from ctxruntime.guarding import guard
 from ctxruntime.hops.denied import is_denied, is_denied_target
 from ctxruntime.hops.jobs import copied_context, keys_alone, without_keys
-from ctxruntime.hops.patching import Patch, guard
+from ctxruntime.hops.patching import Patch
 from ctxruntime.hops.versions import THREADS_INHERIT, is_born, let_be_born, native_birth, take_birth_back
 from ctxruntime.layers import current
 

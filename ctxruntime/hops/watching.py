@@ -13,7 +13,7 @@ from threading import local
 from types import ModuleType
 from typing import Final, TypeAlias, final
 
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 
 __all__ = ["Watch"]
 

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, TypeAlias, final
 
 from opentelemetry import _logs, trace
 
+from ctxruntime.guarding import guard
 from ctxruntime.hops.install import SWITCH, install, installed
-from ctxruntime.hops.patching import guard
 from ctxruntime.telemetry.errors import MissingExtraError, NoProviderError, UnknownOptionError, UnknownPresetError
 from ctxruntime.telemetry.presets import Preset, preset_named
 

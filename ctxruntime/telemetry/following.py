@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final
 
-from ctxruntime.hops.patching import Patch, guard
+from ctxruntime.guarding import guard
+from ctxruntime.hops.patching import Patch
 
 __all__ = ["call_with_each"]
 

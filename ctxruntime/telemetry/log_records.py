@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from opentelemetry._logs import get_logger_provider
 
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 from ctxruntime.keys import KEYS
 from ctxruntime.layers import amending, current
 from ctxruntime.telemetry.errors import MissingExtraError, NoProviderError

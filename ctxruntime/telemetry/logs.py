@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, final
 
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 from ctxruntime.telemetry.fields import PLACEHOLDER, Fields
 from ctxruntime.telemetry.record_factory import RecordFactory, install_record_factory
 

@@ -8,7 +8,7 @@ from weakref import WeakSet, ref
 
 from opentelemetry.trace import get_current_span
 
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 from ctxruntime.keys import PREVIOUS_SESSION_ID, SESSION_ID
 from ctxruntime.layers import amending
 from ctxruntime.subscriptions import defer_behind, subscribe

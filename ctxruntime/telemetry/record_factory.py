@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, final
 
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 from ctxruntime.layers import renew_in_child
 from ctxruntime.telemetry.fields import PLACEHOLDER, Fields
 

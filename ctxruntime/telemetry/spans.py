@@ -7,7 +7,7 @@ from weakref import ref
 
 from opentelemetry.trace import get_current_span
 
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 from ctxruntime.keys import REVISIONS
 from ctxruntime.layers import CURRENT, NOTHING, UNSET, Layer, amending, current
 from ctxruntime.telemetry.building import Build, compile_build

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from opentelemetry import trace
 
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 from ctxruntime.telemetry.following import call_with_each
 from ctxruntime.telemetry.otlp_json import line_of
 from ctxruntime.telemetry.sdk import TracerProvider

@@ -11,7 +11,7 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.trace import NoOpTracer, ProxyTracerProvider
 
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 from ctxruntime.keys import REVISIONS
 from ctxruntime.layers import NOTHING, UNSET, current
 from ctxruntime.telemetry.building import Build, compile_build

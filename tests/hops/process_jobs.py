@@ -12,7 +12,7 @@ from typing import Any
 from uuid import UUID
 
 import ctxruntime as ctx
-from ctxruntime.hops.patching import fault_counts
+from ctxruntime.guarding import fault_counts
 from ctxruntime.keys import Link
 
 

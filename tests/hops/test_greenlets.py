@@ -19,6 +19,7 @@ import greenlet
 import pytest
 
 import ctxruntime as ctx
+from ctxruntime.guarding import fault_counts
 from ctxruntime.hops.greenlets import (
     gevent_patches,
     gevent_pool_patches,
@@ -26,7 +27,6 @@ from ctxruntime.hops.greenlets import (
     gevent_threadpool_patches,
     greenlet_patches,
 )
-from ctxruntime.hops.patching import fault_counts
 
 HOSTS: ContextVar[str] = ContextVar("greenlets_hosts", default="unset")
 PLAIN = greenlet.greenlet

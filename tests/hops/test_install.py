@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 import ctxruntime as ctx
+from ctxruntime.guarding import fault_counts
 from ctxruntime.hops import denied
 from ctxruntime.hops import install as module
 from ctxruntime.hops.install import Installation, install
-from ctxruntime.hops.patching import fault_counts
 
 PATCHED: list[tuple[Any, str]] = [
     (threading.Thread, "start"),

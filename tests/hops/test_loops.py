@@ -21,8 +21,8 @@ import trio
 import uvloop
 
 import ctxruntime as ctx
+from ctxruntime.guarding import fault_counts
 from ctxruntime.hops.loops import asyncio_patches, uvloop_patches
-from ctxruntime.hops.patching import fault_counts
 
 HOSTS: ContextVar[str] = ContextVar("loops_hosts", default="unset")
 Hop = Callable[[], Awaitable[Any]]

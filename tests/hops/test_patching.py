@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import wrapt
 
+from ctxruntime.guarding import fault_counts, guard
 from ctxruntime.hops import patching
-from ctxruntime.hops.patching import Patch, fault_counts, guard
+from ctxruntime.hops.patching import Patch
 
 Function = Callable[..., Any]
 

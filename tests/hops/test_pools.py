@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import ctxruntime as ctx
+from ctxruntime.guarding import fault_counts
 from ctxruntime.hops import Executor, jobs, pools
-from ctxruntime.hops.patching import fault_counts
 
 HOSTS: ContextVar[str] = ContextVar("pools_hosts", default="unset")
 

@@ -29,7 +29,7 @@ from uuid import UUID
 import pytest
 
 import ctxruntime as ctx
-from ctxruntime.hops.patching import fault_counts
+from ctxruntime.guarding import fault_counts
 from ctxruntime.hops.plain import plain_keys
 from ctxruntime.hops.processes import Job, job_for_process, patches
 from ctxruntime.layers import amending

@@ -24,8 +24,8 @@ from typing import Any, NoReturn
 import pytest
 
 import ctxruntime as ctx
+from ctxruntime.guarding import fault_counts
 from ctxruntime.hops.install import install
-from ctxruntime.hops.patching import fault_counts
 from ctxruntime.layers import CURRENT, NOTHING, Layer
 
 pytestmark = [

@@ -16,9 +16,10 @@ import pytest
 import trio
 
 import ctxruntime as ctx
+from ctxruntime.guarding import fault_counts
 from ctxruntime.hops import subprocesses
 from ctxruntime.hops.install import Installation, install
-from ctxruntime.hops.patching import Patch, fault_counts
+from ctxruntime.hops.patching import Patch
 
 TENANT = ctx.Key("subprocesses_tenant", wire=True)
 TOPIC = ctx.Key("subprocesses_topic", wire=True)

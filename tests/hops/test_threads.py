@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import ctxruntime as ctx
+from ctxruntime.guarding import fault_counts
 from ctxruntime.hops import threads
 from ctxruntime.hops.install import Installation, install
-from ctxruntime.hops.patching import fault_counts
 
 HOSTS: ContextVar[str] = ContextVar("threads_hosts", default="unset")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ctxruntime.hops.patching import fault_counts
+from ctxruntime.guarding import fault_counts
 from ctxruntime.hops.watching import Watch
 
 Names = Callable[..., Any]  # a started Watch

@@ -15,7 +15,7 @@ from opentelemetry.sdk._logs import export as sdk_export
 from opentelemetry.sdk.trace import TracerProvider
 
 import ctxruntime as ctx
-from ctxruntime.hops.patching import fault_counts
+from ctxruntime.guarding import fault_counts
 from ctxruntime.layers import SUBSCRIBERS
 from ctxruntime.telemetry.events import SESSION_END, SESSION_START, emit_session_events
 from ctxruntime.telemetry.log_records import add_logs_to

@@ -21,7 +21,7 @@ from uuid import uuid4
 import pytest
 
 import ctxruntime as ctx
-from ctxruntime.hops.patching import fault_counts
+from ctxruntime.guarding import fault_counts
 from ctxruntime.telemetry import set_hash_key
 from ctxruntime.telemetry.logs import RecordFactory, SessionFilter, install_record_factory
 from ctxruntime.telemetry.redaction import hashed

@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 import ctxruntime as ctx
-from ctxruntime.hops.patching import fault_counts
+from ctxruntime.guarding import fault_counts
 from ctxruntime.telemetry.logs import install_record_factory, loguru_patcher, structlog_processor
 
 SECRET = ctx.Key("log_secret", str, attributes="log.secret", redact="drop")

@@ -20,7 +20,7 @@ from opentelemetry.sdk._logs import LoggerProvider, LoggingHandler
 from opentelemetry.sdk._logs import export as sdk_export
 
 import ctxruntime as ctx
-from ctxruntime.hops.patching import fault_counts
+from ctxruntime.guarding import fault_counts
 from ctxruntime.telemetry import UnknownPresetError, set_hash_key
 from ctxruntime.telemetry.log_records import NoLoggerProviderError, SessionLogRecordProcessor, add_logs_to
 from ctxruntime.telemetry.logs import SessionFilter, install_record_factory

@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
 import ctxruntime as ctx
-from ctxruntime.hops.patching import fault_counts
+from ctxruntime.guarding import fault_counts
 from ctxruntime.telemetry import add_to
 from ctxruntime.telemetry.otlp_json import line_of
 from ctxruntime.telemetry.spans_file import SpansFile

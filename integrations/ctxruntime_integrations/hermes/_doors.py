@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any, Final, TypeAlias, final
 
 from ctxruntime import FRONTEND, GATEWAY_SESSION_KEY, SESSION_ID, USER_ID, Key, bind, cleared, session
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 from ctxruntime.scope import Scope
 
 from . import _host_facts, identity

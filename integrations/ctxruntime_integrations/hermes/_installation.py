@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Final, Literal, TypeAlias, final
 
+from ctxruntime.guarding import guard
 from ctxruntime.hops import install as carrying
-from ctxruntime.hops.patching import Patch, guard
+from ctxruntime.hops.patching import Patch
 from ctxruntime.hops.watching import Watch
 
 from . import _host, commands, entrypoints, hooks, spans, turns

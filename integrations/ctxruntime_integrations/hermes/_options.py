@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias, final
 
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 
 from . import _host
 

@@ -12,7 +12,7 @@ from inspect import iscoroutine
 from typing import Any
 
 from ctxruntime import adapt, carry
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 
 from .variables import with_variables
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ctxruntime import FRONTEND, GATEWAY_SESSION_KEY, SESSION_ID, Turn, session
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 from ctxruntime.scope import Scope
 
 from . import _host, _host_facts, _host_store, identity, variables

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 from ctxruntime import GATEWAY_SESSION_KEY, SESSION_ID, adapt
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 from ctxruntime.scope import Scope
 
 from . import _host_store, identity

@@ -18,7 +18,7 @@ from ctxruntime.conversation.bridge import Bridge
 from ctxruntime.conversation.stores import SQLiteStore, open_store
 from ctxruntime.conversation.stores.base import Store
 from ctxruntime.conversation.turns import Use, in_use, use
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 from ctxruntime.layers import renew_in_child
 
 from . import _host, _host_store

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 
 from . import _host
 from ._installation import INSTALLATION, POINTS, PointState

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 
 from . import _host
 from ._doors import Entry

@@ -17,7 +17,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from ctxruntime import GATEWAY_SESSION_KEY, SESSION_ID, Turn, current_turn
-from ctxruntime.hops.patching import guard
+from ctxruntime.guarding import guard
 
 __all__ = ["EVERY", "in_effect", "note", "with_variables"]
 

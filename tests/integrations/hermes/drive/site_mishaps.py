@@ -54,7 +54,7 @@ def drive(world: World) -> dict[str, Any]:
 
 
 def counts() -> dict[str, int]:
-    from ctxruntime.hops.patching import fault_counts
+    from ctxruntime.guarding import fault_counts
 
     return fault_counts()
 

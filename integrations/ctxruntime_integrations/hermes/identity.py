@@ -2,14 +2,16 @@
 
 Hermes's own stores are asked first: they know the chat of a session, and whether it goes on from another one
 (a compression), branched off, or is a sub-agent's. The bridge in use is taught what they say before a turn asks
-it: the program's own, else one of ours, whose store is a file in Hermes's home. So what plugins keep for a
-conversation survives rotations, also those that nobody watched, and restarts.
+it: the program's own, else one of ours, whose store is a file in the home of Hermes's process, also where that
+serves profiles with homes of their own. So what plugins keep for a conversation survives rotations, also those that
+nobody watched, and restarts.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from contextlib import suppress
+from contextvars import Context
 from threading import Lock
 from typing import Final, final
 
@@ -85,10 +87,16 @@ class Identity:
             if in_use() is not None:
                 return
             with guard("hermes: open the store of conversations"):
-                where = OPTIONS.store() or f"sqlite:{_host.home() / FILE}"
+                # In an empty context: the first event may be one of a profile with a home of its own.
+                where = Context().run(_where)
                 if where != "off":
                     self._store = open_store(where, timeout=PATIENCE)
                     self._use = use(Bridge(self._store))
+
+
+def _where() -> str:
+    """Return the URL of our store, or "off"."""
+    return OPTIONS.store() or f"sqlite:{_host.home() / FILE}"
 
 
 IDENTITY: Final = Identity()

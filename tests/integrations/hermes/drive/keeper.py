@@ -1,0 +1,103 @@
+"""A Hermes plugin for whichever process the host runs in: it keeps a word for each conversation, and writes into a
+file what it gets. Of ctxruntime it uses what any plugin does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+PLUGIN = "keeper"
+FILE = "KEEPER_FILE"
+IDS = ("session_id", "gateway_session_key", "parent_session_id", "task_id")
+
+_START = """\
+import socket
+
+connect = socket.socket.connect
+
+
+def local_only(self, address):
+    if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in ("127.0.0.1", "::1"):
+        raise OSError("only loopback is let out here")
+    connect(self, address)
+
+
+socket.socket.connect = local_only
+"""
+
+
+def write(event: str, given: Mapping[str, Any]) -> None:
+    """Append what was received, and what is in effect, as a line of its own."""
+    line = {
+        "process": os.getpid(),
+        "event": event,
+        "names": sorted(given),
+        "ids": {key: given[key] for key in IDS if key in given},
+        "ambient": ambient(),
+        "kept": kept(),
+        "isolated": os.environ.get("HERMES_COMPUTE_HOST_CHILD"),
+    }
+    with Path(os.environ[FILE]).open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def ambient() -> dict[str, Any]:
+    import ctxruntime
+
+    return dict(ctxruntime.current())
+
+
+def kept() -> str | None:
+    from ctxruntime.conversation import ConversationState, NoConversationError
+
+    try:
+        return ConversationState(PLUGIN).get("word", None)
+    except NoConversationError:
+        return None
+
+
+def keep(raw_args: str, session_id: str | None = None, gateway_session_key: str | None = None) -> str:
+    """/keep [WORD]: keep it, if one is given; and say what is kept, and for whom."""
+    from ctxruntime.conversation import ConversationState
+
+    if raw_args.strip():
+        ConversationState(PLUGIN).set("word", raw_args.strip())
+    return json.dumps([kept(), session_id, gateway_session_key])
+
+
+def register(ctx: Any) -> None:
+    from hermes_cli.plugins import VALID_HOOKS
+
+    ctx.register_command("keep", keep)
+    for hook in sorted(VALID_HOOKS):
+        ctx.register_hook(hook, lambda hook=hook, **given: write(hook, given))
+
+
+def publish(site: Path, configuration: Path, file: Path) -> None:
+    """Let every process of the host that is started from here discover the plugin, and stay on loopback."""
+    metadata = site / "keeper-1.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: keeper\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(f"[hermes_agent.plugins]\n{PLUGIN} = keeper\n")
+    (site / "sitecustomize.py").write_text(_START)
+    settings = json.loads(configuration.read_text())
+    settings["plugins"]["enabled"].append(PLUGIN)
+    configuration.write_text(json.dumps(settings))
+    file.touch()
+    os.environ[FILE] = str(file)
+    os.environ["PYTHONPATH"] = os.pathsep.join((str(site), str(Path(__file__).parent)))
+
+
+def written(file: Path) -> list[dict[str, Any]]:
+    """All that was written, by any process, in its order."""
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def host(*arguments: str) -> list[str]:
+    """The command that starts the host with arguments of its own."""
+    return [sys.executable, "-m", "hermes_cli.main", *arguments]

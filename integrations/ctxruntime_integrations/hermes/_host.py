@@ -5,6 +5,7 @@ Read from hermes-agent 0.19.0. Nothing of Hermes is imported before it is needed
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib import import_module, metadata
 from pathlib import Path
@@ -18,6 +19,7 @@ __all__ = [
     "COMMAND_LOOKUP",
     "COMMAND_RESULT",
     "COMPRESSION",
+    "COMPRESSION_OF_AGENT",
     "EVICTION",
     "EVICTION_AND_COMMIT",
     "EXECUTION_MIDDLEWARE",
@@ -41,6 +43,7 @@ __all__ = [
     "argument",
     "home",
     "is_enabled",
+    "is_expected",
     "plugin_settings",
     "version",
 ]
@@ -53,6 +56,7 @@ class PatchPoint(NamedTuple):
 
     module: str
     attribute: str
+    since: str = "0"  # an older Hermes may not have it, and that is no fault
 
     def __str__(self) -> str:
         return f"{self.module}.{self.attribute}"
@@ -73,30 +77,32 @@ TUI: Final = PatchPoint("tui_gateway.server", "handle_request")
 
 # The agent's turn, whoever runs it, and its tools: the methods up to 0.14, which call the functions from 0.15 on.
 AGENT: Final = PatchPoint("run_agent", "AIAgent.run_conversation")
-TURN: Final = PatchPoint("agent.conversation_loop", "run_conversation")
-TOOL: Final = PatchPoint("agent.agent_runtime_helpers", "invoke_tool")
+TURN: Final = PatchPoint("agent.conversation_loop", "run_conversation", since="0.15.0")
+TOOL: Final = PatchPoint("agent.agent_runtime_helpers", "invoke_tool", since="0.15.0")
 TOOL_OF_AGENT: Final = PatchPoint("run_agent", "AIAgent._invoke_tool")
 # Of the registry and of programs. The agent's module has a name of its own for it, which is ours if we came first,
 # and has to be undone second.
 REGISTRY_TOOL: Final = PatchPoint("model_tools", "handle_function_call")
 REGISTRY_TOOL_OF_AGENT: Final = PatchPoint("run_agent", "handle_function_call")
-# The agent's own tools, where they run one after the other; since 0.17.
-AGENT_TOOL: Final = PatchPoint("agent.tool_executor", "_run_agent_tool_execution_middleware")
-# Said of tools that were not let through, too; since 0.16.
-TOOL_ENDED: Final = PatchPoint("model_tools", "_emit_post_tool_call_hook")
+# The agent's own tools, where they run one after the other.
+AGENT_TOOL: Final = PatchPoint("agent.tool_executor", "_run_agent_tool_execution_middleware", since="0.17.0")
+# Said of tools that were not let through, too.
+TOOL_ENDED: Final = PatchPoint("model_tools", "_emit_post_tool_call_hook", since="0.16.0")
 # Starts the thread that asks the model for a title: when the agent's turn has ended, and before the session's next.
 TITLE: Final = PatchPoint("agent.title_generator", "maybe_auto_title")
 
 HOOKS: Final = PatchPoint("hermes_cli.plugins", "PluginManager.invoke_hook")
-REQUEST_MIDDLEWARE: Final = PatchPoint("hermes_cli.plugins", "PluginManager.invoke_middleware")
+REQUEST_MIDDLEWARE: Final = PatchPoint("hermes_cli.plugins", "PluginManager.invoke_middleware", since="0.17.0")
 # Execution kinds do not go through the manager's method.
-EXECUTION_MIDDLEWARE: Final = PatchPoint("hermes_cli.middleware", "_get_middleware_callbacks")
+EXECUTION_MIDDLEWARE: Final = PatchPoint("hermes_cli.middleware", "_get_middleware_callbacks", since="0.17.0")
 
 # Threads that tear an agent down which was kept for another chat than that which needs its place.
 EVICTION: Final = PatchPoint("gateway.run", "GatewayRunner._release_evicted_agent_soft")
-EVICTION_AND_COMMIT: Final = PatchPoint("gateway.run", "GatewayRunner._commit_then_release_soft")
+EVICTION_AND_COMMIT: Final = PatchPoint("gateway.run", "GatewayRunner._commit_then_release_soft", since="0.18.2")
 
-COMPRESSION: Final = PatchPoint("agent.conversation_compression", "compress_context")
+# The method up to 0.14, which calls the function from 0.15 on: what is told twice is told once.
+COMPRESSION: Final = PatchPoint("agent.conversation_compression", "compress_context", since="0.15.0")
+COMPRESSION_OF_AGENT: Final = PatchPoint("run_agent", "AIAgent._compress_context")
 SESSION_FOUND: Final = PatchPoint("gateway.session", "SessionStore.get_or_create_session")
 SESSION_RESET: Final = PatchPoint("gateway.session", "SessionStore.reset_session")
 SESSION_SWITCH: Final = PatchPoint("gateway.session", "SessionStore.switch_session")
@@ -129,6 +135,16 @@ def _entry(mapping: Any, name: str) -> Any:  # Any: what somebody wrote, who may
 def home() -> Path:
     """Return the folder where Hermes keeps what it knows."""
     return Path(import_module("hermes_constants").get_hermes_home())
+
+
+def is_expected(point: PatchPoint) -> bool:
+    """Tell whether the Hermes that is installed is new enough to have an attribute."""
+    return _numbers(version() or point.since) >= _numbers(point.since)
+
+
+def _numbers(version: str) -> list[int]:
+    """Return a version as what can be compared."""
+    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def version() -> str | None:

@@ -43,6 +43,7 @@ POINTS: Final[Mapping[_host.PatchPoint, Callable[[Callable[..., Any]], Callable[
     _host.EVICTION: turns.eviction,
     _host.EVICTION_AND_COMMIT: turns.eviction,
     _host.COMPRESSION: turns.compressing,
+    _host.COMPRESSION_OF_AGENT: turns.compressing,
     _host.SESSION_FOUND: turns.finding,
     _host.SESSION_RESET: turns.moving,
     _host.SESSION_SWITCH: turns.moving,
@@ -115,6 +116,8 @@ class Installation:
     ) -> None:
         path, _, name = point.attribute.rpartition(".")
         owner = operator.attrgetter(path)(module) if path else module
+        if not hasattr(owner, name) and not _host.is_expected(point):
+            return
         patch = self._patches.get(point)
         if patch is None or patch.owner is not owner:
             patch = self._patches[point] = Patch(owner, name, make)

@@ -61,6 +61,13 @@ class Run:
 
 
 RunHost = Callable[[str, str], Run]
+Has = Callable[[str], bool]
+
+
+@pytest.fixture(scope="session")
+def has() -> Has:
+    """Tell whether the host is of this version, or later."""
+    return lambda version: numbers(metadata.version("hermes-agent")) >= numbers(version)
 
 
 @pytest.fixture(scope="session")

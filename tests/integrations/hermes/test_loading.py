@@ -21,7 +21,9 @@ AGENT = "run_agent.AIAgent.run_conversation"
 TURN = "agent.conversation_loop.run_conversation"
 TOOL = "agent.agent_runtime_helpers.invoke_tool"
 TITLE = "agent.title_generator.maybe_auto_title"
-METHODS = ["run_agent.AIAgent._invoke_tool", "run_agent.handle_function_call"]
+METHODS = [
+    f"run_agent.{name}" for name in ("AIAgent._invoke_tool", "handle_function_call", "AIAgent._compress_context")
+]
 AGENT_TOOL = "agent.tool_executor._run_agent_tool_execution_middleware"
 TOOLS = [f"model_tools.{name}" for name in ("handle_function_call", "_emit_post_tool_call_hook")]
 HOOKS = "hermes_cli.plugins.PluginManager.invoke_hook"
@@ -32,6 +34,9 @@ STORE = [f"gateway.session.SessionStore.{name}_session" for name in ("get_or_cre
 EVICTIONS = [f"gateway.run.GatewayRunner.{name}_soft" for name in ("_release_evicted_agent", "_commit_then_release")]
 POINTS = {LOOKUP, RESULT, CLI, CHAT, GATEWAY, RUN_AGENT, TUI, AGENT, TURN, TOOL, HOOKS, REQUESTS, EXECUTIONS}
 POINTS |= {COMPRESSION, *STORE, *EVICTIONS, *METHODS, AGENT_TOOL, *TOOLS, TITLE}
+SINCE = {TURN: "0.15.2", TOOL: "0.15.2", COMPRESSION: "0.15.2", AGENT_TOOL: "0.17.0", TOOLS[1]: "0.16.0"}
+SINCE |= {REQUESTS: "0.17.0", EXECUTIONS: "0.17.0", EVICTIONS[1]: "0.18.2"}
+"""The first of the versions looked at that has a point; the others are in all of them."""
 
 
 @pytest.mark.parametrize("site", ["cli", "gateway", "tui"])
@@ -55,12 +60,19 @@ def test_host_connects_to_nothing_more_than_alone(run_host: RunHost, load: str, 
     assert set(run_host(site, load)["refused"]) <= set(run_host(site, "alone")["refused"])
 
 
-def test_status_names_each_patch_point(gateway: Any) -> None:
-    """What is imported is patched, what is not imported is pending."""
+@pytest.fixture
+def lacking(has: Callable[[str], bool]) -> set[str]:
+    """The points that this host does not have."""
+    return {point for point in POINTS if not has(SINCE.get(point, "0"))}
+
+
+def test_status_names_each_patch_point(gateway: Any, lacking: set[str]) -> None:
+    """What is imported is patched, what is not imported is pending, and neither is what the host does not have."""
     pending = {CLI, CHAT, TUI, AGENT, TOOL, *METHODS, AGENT_TOOL, *TOOLS, TITLE}
 
     status = {point: state for point, state in gateway["status"].items() if point in POINTS}
-    assert status == {point: "pending" if point in pending else "ok" for point in POINTS}
+    assert {status.pop(point) for point in lacking} <= {"absent", "pending"}
+    assert status == {point: "pending" if point in pending else "ok" for point in POINTS - lacking}
 
 
 def test_nothing_of_ours_is_logged_in_a_good_run(tui: Any) -> None:
@@ -113,10 +125,10 @@ class TestHardImports:
         assert run["status"][CLI] == "ok"
         assert run.call("sound", "named")["keys"]["session_id"] == run["session_id"]
 
-    def test_missing_function_is_reported_and_costs_no_other(self, run: Any) -> None:
+    def test_missing_function_is_reported_and_costs_no_other(self, run: Any, lacking: set[str]) -> None:
         """A patch point that this host does not have is absent, logged once, and the rest is there."""
         assert run["status"][TUI] == "absent"
-        assert {point for point, state in run["status"].items() if state == "absent"} == {TUI}
+        assert {point for point, state in run["status"].items() if state == "absent"} - lacking == {TUI}
         assert run["status"][CHAT] == run["status"][HOOKS] == "ok"
         (entry,) = run.logged(f"hermes: patch {TUI}")
         assert entry["error"] == "AttributeError"

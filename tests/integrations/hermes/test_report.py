@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from ctxruntime_integrations.hermes import _host
 from ctxruntime_integrations.hermes._installation import POINTS
 
 
@@ -26,14 +27,18 @@ def report(home: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.hermes
 def test_each_patch_point_is_ok_and_the_host_is_named(tmp_path: Path) -> None:
-    """One line says which Hermes this is, and one for each patch point what became of it, within 80 columns."""
+    """One line says which Hermes this is, and one for each patch point what became of it, within 80 columns.
+
+    It is `ok`, or absent in a Hermes that is older than what is patched.
+    """
     (tmp_path / "config.yaml").write_text("plugins: {enabled: [ctxruntime]}\n")
     done = report(tmp_path)
     lines = done.stdout.splitlines()
 
     assert done.returncode == 0
     assert lines[0].startswith(f"hermes-agent {metadata.version('hermes-agent')}, Python 3.")
-    assert lines[2 : 2 + len(POINTS)] == [f"ok       {point}" for point in POINTS]
+    states = {True: "ok      ", False: "absent  "}
+    assert lines[2 : 2 + len(POINTS)] == [f"{states[_host.is_expected(point)]} {point}" for point in POINTS]
     assert "plugins.enabled in config.yaml names ctxruntime: yes" in lines
     assert max(map(len, lines)) <= 80
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Iterator
+from inspect import signature
 from typing import Any
 
 import hook_recorder
@@ -56,7 +57,8 @@ def outcome(model: Any, phase: str) -> list[Any]:
     answer = one.run_conversation("[one] go")
     stored = [message["role"] for message in db.get_messages(before)]
     words = [{"role": role, "content": "word " * 200} for role in ("user", "assistant")] * 12
-    one._compress_context(words, "", approx_tokens=10_000, force=True)
+    force = {"force": True} if "force" in signature(one._compress_context).parameters else {}  # since 0.15
+    one._compress_context(words, "", approx_tokens=10_000, **force)
     row = db.get_session(one.session_id) or {}
     return [answer["final_response"], stored, one.session_id != before, row.get("parent_session_id") == before]
 

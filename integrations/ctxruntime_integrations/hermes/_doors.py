@@ -25,6 +25,7 @@ SAME_CHAT: Final = (GATEWAY_SESSION_KEY, USER_ID, FRONTEND, HERMES_PLATFORM, HER
 
 def session_of_chat(facts: Facts, key: str | None) -> Scope[Any]:
     """Return a turn for a session of a chat, told of and not entered by its user: it moves no chat to that session."""
+    identity.learn(facts.get(SESSION_ID))  # it may be the first event of the process
     if key == GATEWAY_SESSION_KEY.get(None):
         return session(facts, take=SAME_CHAT)
     if key is None:

@@ -5,6 +5,7 @@ file what it gets. Of ctxruntime it uses what any plugin does.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from typing import Any
 
 PLUGIN = "keeper"
 FILE = "KEEPER_FILE"
+LOGGED = "logged"
 IDS = ("session_id", "gateway_session_key", "parent_session_id", "task_id")
 
 _START = """\
@@ -31,7 +33,14 @@ socket.socket.connect = local_only
 """
 
 
-def write(event: str, given: Mapping[str, Any]) -> None:
+class Log(logging.Handler):
+    """Writes what ctxruntime logs, too: in whichever process."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        write(LOGGED, {}, text=logging.Formatter().format(record))
+
+
+def write(event: str, given: Mapping[str, Any], **more: Any) -> None:
     """Append what was received, and what is in effect, as a line of its own."""
     line = {
         "process": os.getpid(),
@@ -41,6 +50,7 @@ def write(event: str, given: Mapping[str, Any]) -> None:
         "ambient": ambient(),
         "kept": kept(),
         "isolated": os.environ.get("HERMES_COMPUTE_HOST_CHILD"),
+        **more,
     }
     with Path(os.environ[FILE]).open("a") as file:
         file.write(json.dumps(line) + "\n")
@@ -73,6 +83,7 @@ def keep(raw_args: str, session_id: str | None = None, gateway_session_key: str 
 def register(ctx: Any) -> None:
     from hermes_cli.plugins import VALID_HOOKS
 
+    logging.getLogger("ctxruntime").addHandler(Log())
     ctx.register_command("keep", keep)
     for hook in sorted(VALID_HOOKS):
         ctx.register_hook(hook, lambda hook=hook, **given: write(hook, given))
@@ -96,6 +107,11 @@ def publish(site: Path, configuration: Path, file: Path) -> None:
 def written(file: Path) -> list[dict[str, Any]]:
     """All that was written, by any process, in its order."""
     return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def logged(file: Path) -> list[str]:
+    """All that ctxruntime logged, in any process."""
+    return [line["text"] for line in written(file) if line["event"] == LOGGED]
 
 
 def host(*arguments: str) -> list[str]:

@@ -27,7 +27,7 @@ def drive(world: World) -> dict[str, Any]:
     events["worker"] = record.since_then()
     told["compute host"] = compute_host()
     events["compute host"] = record.since_then()
-    return {"told": told, "events": events, "process": os.getpid()}
+    return {"told": told, "events": events, "process": os.getpid(), "logged": keeper.logged(file)}
 
 
 class Record:

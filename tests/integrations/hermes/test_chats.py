@@ -79,7 +79,7 @@ def test_background_job_moves_no_chat(chats: Any) -> None:
     assert conversation(chats, "after-compression") == conversation(chats, "cached")
 
 
-@pytest.mark.since("0.15.2")  # a chat's /compress does not rotate before
+@pytest.mark.since("0.18.2")  # before, a chat's /compress does not rotate
 def test_conversation_goes_on_over_a_compression_that_rotates(chats: Any) -> None:
     """`/compress`, which gives the chat another id, keeps the conversation and its state."""
     assert chats["before"]["compressed"]["session_id"] != chats["after"]["compressed"]["session_id"]
@@ -102,7 +102,7 @@ def test_resumed_session_is_in_its_conversation_again(chats: Any) -> None:
     assert chats["state"]["resumed"] == "read_file"
 
 
-@pytest.mark.since("0.15.2")  # a chat's /compress does not rotate before
+@pytest.mark.since("0.18.2")  # before, a chat's /compress does not rotate
 def test_rotation_that_nobody_watched_keeps_the_conversation(chats: Any) -> None:
     """A compression while ctxruntime was not there is known to Hermes's own store, and so to the next turn."""
     assert chats["after"]["resumed"]["session_id"] != chats["after"]["after-unwatched"]["session_id"]

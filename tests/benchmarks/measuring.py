@@ -1,0 +1,145 @@
+"""What is measured, and how: the ways to do one thing, side by side in short slices.
+
+All ways of a table are run in slices of a few milliseconds, in shuffled order, over many rounds, and of each the
+least time counts: whatever else the machine does hits all of them alike, and what is left is the work itself. What is
+promised, and reported, is a ratio inside one such run.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from timeit import Timer
+from typing import Any
+
+ROUNDS = 60
+SLICE = 1000
+
+Names = dict[str, Any]
+Setting = Callable[[], AbstractContextManager[Names]]
+
+
+@contextmanager
+def nothing() -> Iterator[Names]:
+    """Set up nothing."""
+    yield {}
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to do what a table is about.
+
+    Args:
+        name: what it is called in tables.
+        statement: what is timed.
+        setting: sets up what the statement needs, and yields its names.
+        needs: the distributions that it needs.
+        process: ways of one name share a process; what patches Python has one of its own.
+    """
+
+    name: str
+    statement: str
+    setting: Setting = nothing
+    needs: tuple[str, ...] = ()
+    process: str = ""
+
+    def missing(self) -> tuple[str, ...]:
+        """Return which of the distributions are not installed here."""
+        return tuple(name for name in self.needs if version_of(name) is None)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """That one way costs at most so many times another."""
+
+    most: float
+    way: str
+    base: str
+
+    def __str__(self) -> str:
+        return f"{self.way} <= {self.most:g} x {self.base}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """The ways to do one thing. The first of them is the limit: what is written by hand, or Python's own.
+
+    Args:
+        name: how it is asked for.
+        title: what is done, for people.
+        ways: the ways; `ctxruntime` is in the name of those that are ours.
+        promises: what is promised of them.
+        less: what is timed besides and taken off each, as the cost of what only drives them.
+        setting: set up for all of them, in each process.
+        number: how often a statement is run in a slice.
+    """
+
+    name: str
+    title: str
+    ways: tuple[Way, ...]
+    promises: tuple[Promise, ...] = ()
+    less: str = ""
+    setting: Setting = nothing
+    number: int = SLICE
+
+    def way(self, name: str) -> Way:
+        """Return a way by its name."""
+        return next(way for way in self.ways if way.name == name)
+
+
+@dataclass
+class Bench:
+    """Some ways of a table, set up in this process: times slices of them. A context manager."""
+
+    table: Table
+    ways: Sequence[Way]
+    timers: dict[str, Timer] = field(default_factory=dict[str, Timer])
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> Bench:
+        names = self._stack.enter_context(self.table.setting())
+        for way in self.ways:
+            own = names | self._stack.enter_context(way.setting())
+            self.timers[way.name] = Timer(way.statement, globals=own)
+        if self.table.less:
+            self.timers[""] = Timer(self.table.less, globals=names)
+        for timer in self.timers.values():
+            timer.timeit(2)  # what is made at the first need is made now
+        gc.collect()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def slice(self, name: str) -> float:
+        """Return how many seconds one run of a way takes, over one slice."""
+        return self.timers[name].timeit(self.table.number) / self.table.number
+
+
+def race(names: Sequence[str], slice_of: Callable[[str], float], rounds: int = ROUNDS) -> dict[str, float]:
+    """Return the least time of each way, in seconds: slices in shuffled order, over many rounds."""
+    least = dict.fromkeys(names, float("inf"))
+    order = list(names)
+    for _ in range(rounds):
+        random.shuffle(order)
+        for name in order:
+            least[name] = min(least[name], slice_of(name))
+    return least
+
+
+def without(least: dict[str, float]) -> dict[str, float]:
+    """Return the times without that of what only drives them."""
+    less = least.get("", 0.0)
+    return {name: taken - less for name, taken in least.items() if name}
+
+
+def version_of(distribution: str) -> str | None:
+    """Return which version is installed here; None if none is."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None

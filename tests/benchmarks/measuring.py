@@ -54,11 +54,18 @@ class Way:
 
 @dataclass(frozen=True)
 class Promise:
-    """That one way costs at most so many times another."""
+    """That one way costs at most so many times another.
+
+    Args:
+        most: how many times.
+        way, base: the names of both ways.
+        out_of_reach: what is guarded in its place, where even the bare steps by hand cost more than is promised.
+    """
 
     most: float
     way: str
     base: str
+    out_of_reach: float | None = None
 
     def __str__(self) -> str:
         return f"{self.way} <= {self.most:g} x {self.base}"

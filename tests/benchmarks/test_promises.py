@@ -27,12 +27,13 @@ def test_a_promise_is_kept(table: Table, promise: Promise) -> None:
     ways = [table.way(promise.way), table.way(promise.base)]
     assert not [name for way in ways for name in way.missing()], "install the extra `bench`"
 
+    most = promise.out_of_reach or promise.most
     ratios = []
     for _ in range(TRIES):
         seconds = measured(table, ways)
         ratios.append(seconds[promise.way] / seconds[promise.base])
-        if ratios[-1] <= promise.most:
+        if ratios[-1] <= most:
             break
 
-    print(f"{promise.way}: {min(ratios):.3f} of {promise.most:.3f}")
-    assert min(ratios) <= promise.most * HEAD_ROOM
+    print(f"{promise.way}: {min(ratios):.3f} of {most:.3f}")
+    assert min(ratios) <= most * HEAD_ROOM

@@ -101,7 +101,9 @@ def publish(site: Path, configuration: Path, file: Path) -> None:
     configuration.write_text(json.dumps(settings))
     file.touch()
     os.environ[FILE] = str(file)
-    os.environ["PYTHONPATH"] = os.pathsep.join((str(site), str(Path(__file__).parent)))
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, (str(site), str(Path(__file__).parent), os.getenv("PYTHONPATH")))
+    )
 
 
 def written(file: Path) -> list[dict[str, Any]]:

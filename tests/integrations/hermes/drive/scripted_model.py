@@ -48,6 +48,10 @@ class ScriptedModel:
             return call(f"call-{len(messages)}", "delegate_task", goal=said[-1].replace(DELEGATE, READ))
         return {"role": "assistant", "content": "Noted."}
 
+    def usage(self, message: dict[str, Any]) -> dict[str, int]:
+        """Return what an answer is said to have taken, in tokens."""
+        return USAGE
+
     def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
         model = self
 
@@ -68,10 +72,11 @@ class ScriptedModel:
                 except RefusedError as refused:
                     self.send("application/json", json.dumps({"error": {"message": str(refused)}}), status=400)
                     return
+                usage = model.usage(message)
                 if asked.get("stream"):
-                    self.send("text/event-stream", streamed(message))
+                    self.send("text/event-stream", streamed(message, usage))
                 else:
-                    self.send("application/json", json.dumps(whole(message)))
+                    self.send("application/json", json.dumps(whole(message, usage)))
 
             def send(self, kind: str, body: str, status: int = 200) -> None:
                 data = body.encode()
@@ -98,12 +103,12 @@ def call(id: str, tool: str, **arguments: str) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": [{"id": id, "type": "function", "function": function}]}
 
 
-def whole(message: dict[str, Any]) -> dict[str, Any]:
+def whole(message: dict[str, Any], usage: dict[str, int]) -> dict[str, Any]:
     choice = {"index": 0, "message": message, "finish_reason": finish(message)}
-    return {**BASE, "object": "chat.completion", "choices": [choice], "usage": USAGE}
+    return {**BASE, "object": "chat.completion", "choices": [choice], "usage": usage}
 
 
-def streamed(message: dict[str, Any]) -> str:
+def streamed(message: dict[str, Any], usage: dict[str, int]) -> str:
     calls = [{"index": i, **call} for i, call in enumerate(message.get("tool_calls", []))]
     delta = message | ({"tool_calls": calls} if calls else {})
     choices: list[list[dict[str, Any]]] = [
@@ -112,7 +117,7 @@ def streamed(message: dict[str, Any]) -> str:
         [],
     ]
     chunks = [{**BASE, "object": "chat.completion.chunk", "choices": choice} for choice in choices]
-    chunks[-1]["usage"] = USAGE
+    chunks[-1]["usage"] = usage
     return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
 
 

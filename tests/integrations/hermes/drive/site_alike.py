@@ -21,7 +21,7 @@ COMPRESSION: dict[str, Any] = {"enabled": True, "protect_first_n": 0, "protect_l
 
 def drive(world: World) -> dict[str, Any]:
     """The same words at the command line, in a chat and in a window of the UI, one after the other."""
-    model = prepare(world, compression=COMPRESSION)
+    model = prepare(world, compression=COMPRESSION, skills={"creation_nudge_interval": 0})
     discover()
     import tui_gateway.server  # noqa: F401 - it puts another standard output in place
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -71,7 +72,7 @@ class Chats:
 
         discover(force=True)
         await self.say("reloaded", f"/rec-named {RAW_ARGS}", f"/rec-legacy {RAW_ARGS}")
-        found["status"] = ours.status()
+        found["status"], found["imported"] = ours.status(), sorted(sys.modules)
         found["registry_is_the_plugins"] = self.registry_is_the_plugins()
         ours.uninstall()
         found["status_off"] = ours.status()

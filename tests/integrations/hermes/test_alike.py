@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-pytestmark = pytest.mark.hermes
+# The numbers of rows, and what /compress does, are those of this version.
+pytestmark = [pytest.mark.hermes, pytest.mark.since("0.19.0")]
 
 RunHost = Callable[[str, str], Any]
 FRONTENDS = ["cli", "gateway", "tui"]

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-pytestmark = pytest.mark.hermes
+# The table is of all hooks that this version knows.
+pytestmark = [pytest.mark.hermes, pytest.mark.since("0.19.0")]
 
 RunHost = Callable[[str, str], Any]
 KEY, BOTH = {"gateway_session_key"}, {"gateway_session_key", "session_id"}
@@ -68,14 +69,12 @@ def heard(run: Any, phase: str, event: str) -> list[dict[str, Any]]:
     return [told for told in run["told"][phase] if told["hook_event_name"] == event]
 
 
-@pytest.mark.since("0.19.0")
 def test_table_has_each_hook_that_the_host_knows(run: Any) -> None:
     """A hook that a new version of the host brings is not overlooked, nor is a kind of middleware."""
     assert sorted(FIRED_BY) == run["valid_hooks"]
     assert run["valid_middleware"] == MIDDLEWARE
 
 
-@pytest.mark.since("0.19.0")
 @pytest.mark.parametrize("hook", FIRED_BY)
 def test_each_hook_is_fired_by_the_site_of_the_table(run_host: RunHost, hook: str) -> None:
     """No hook is only claimed to be driven."""
@@ -84,7 +83,6 @@ def test_each_hook_is_fired_by_the_site_of_the_table(run_host: RunHost, hook: st
     assert events(run_host(site, "plugin"), phase, hook)
 
 
-@pytest.mark.since("0.19.0")
 @pytest.mark.parametrize("kind", MIDDLEWARE)
 def test_each_kind_of_middleware_is_fired(run_host: RunHost, kind: str) -> None:
     """Each of them is called in a turn with one tool."""

@@ -18,8 +18,15 @@ FRONTENDS = {"one-shot": "cli", "worker": "cli", "compute host": "tui"}
 
 
 @pytest.fixture
-def run(run_host: RunHost) -> Any:
-    return run_host("processes", "plugin")
+def run(run_host: RunHost) -> dict[str, Any]:
+    """What was found of all of them: what was told, the events, and the process that started each."""
+    runs = [run_host(site, "plugin") for site in ("processes", "compute_host")]
+    return {
+        "told": runs[0]["told"] | runs[1]["told"],
+        "events": runs[0]["events"] | runs[1]["events"],
+        "process": {step: run["process"] for run in runs for step in run["told"]},
+        "logged": [text for run in runs for text in (*run["log"], *run["logged"])],
+    }
 
 
 def of_the_agent(run: Any, step: str) -> list[dict[str, Any]]:
@@ -40,7 +47,7 @@ def test_turn_in_a_process_of_its_own_has_its_session(run: Any, step: str) -> No
     (session_id,) = {event["ids"]["session_id"] for event in found}
 
     assert {event["event"] for event in found} == OF_THE_AGENT
-    assert process != run["process"]
+    assert process != run["process"][step]
     assert {event["ambient"]["session_id"] for event in found} == {session_id}
     assert {event["ambient"]["frontend"] for event in found} == {FRONTENDS[step]}
 
@@ -79,10 +86,10 @@ def test_task_is_claimed_in_no_session_and_done_in_the_workers(run: Any) -> None
     (session_id,) = {event["ids"]["session_id"] for event in of_the_agent(run, "worker")}
 
     assert run["told"]["worker"]["status"] == "done"
-    assert claimed["process"] == run["process"]
+    assert claimed["process"] == run["process"]["worker"]
     assert claimed["ids"] == {"task_id": run["told"]["worker"]["task"]}
     assert claimed["ambient"] == {}
-    assert done["process"] != run["process"]
+    assert done["process"] != run["process"]["worker"]
     assert done["ids"] == {"task_id": run["told"]["worker"]["task"], "session_id": session_id}
 
 
@@ -108,4 +115,4 @@ def test_compute_host_finds_what_was_kept_in_the_window(run: Any) -> None:
 
 def test_nothing_of_ours_is_logged(run: Any) -> None:
     """Where nothing is wrong ctxruntime says nothing, in any of the processes."""
-    assert run["log"] == run["logged"] == []
+    assert run["logged"] == []

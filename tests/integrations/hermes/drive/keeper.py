@@ -111,6 +111,22 @@ def written(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+class Record:
+    """What the processes write, from one step to the next."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.start = 0
+
+    def so_far(self) -> list[dict[str, Any]]:
+        return written(self.file)[self.start :]
+
+    def since_then(self) -> list[dict[str, Any]]:
+        found = self.so_far()
+        self.start += len(found)
+        return found
+
+
 def logged(file: Path) -> list[str]:
     """All that ctxruntime logged, in any process."""
     return [line["text"] for line in written(file) if line["event"] == LOGGED]

@@ -34,7 +34,10 @@ def main(arguments: list[str]) -> None:
             results.note(table, measured(table, [way for way in table.ways if not way.missing()]))
     show(console, chosen, results)
     if given.write:
+        from plots import draw
+
         results.save()
+        draw(TABLES.values(), Results.all()[0])
         PAGE.write_text(page(TABLES.values()))
         console.print(f"written: {PAGE.name}")
 

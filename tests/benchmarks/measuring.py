@@ -83,6 +83,7 @@ class Table:
         less: what is timed besides and taken off each, as the cost of what only drives them.
         setting: set up for all of them, in each process.
         number: how often a statement is run in a slice.
+        sizes: of the programs that a table of sizes compares; its ways are called `STEP, SIZE`.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Table:
     less: str = ""
     setting: Setting = nothing
     number: int = SLICE
+    sizes: tuple[int, ...] = ()
 
     def way(self, name: str) -> Way:
         """Return a way by its name."""

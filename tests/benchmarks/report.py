@@ -84,6 +84,8 @@ def described() -> str:
 
 def shown(table: Table, results: Results) -> Grid:
     """Return the grid of a table for a terminal."""
+    if table.sizes:
+        return by_size(table, results)
     grid = Grid(title=Text(table.title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     grid.add_column("way", overflow="fold")
     grid.add_column("time", justify="right")
@@ -96,6 +98,28 @@ def shown(table: Table, results: Results) -> Grid:
         if way.missing():
             grid.add_row(Text(way.name, style="dim"), "", Text(f"not run: no {', '.join(way.missing())}", style="dim"))
     return grid
+
+
+def by_size(table: Table, results: Results) -> Grid:
+    """Return the grid of a table of sizes: a line for each step, a column for each size."""
+    grid = Grid(title=Text(table.title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    heading, *lines = pivoted(table, results)
+    for name in heading:
+        grid.add_column(name, justify="left" if name == "step" else "right")
+    for line in lines:
+        grid.add_row(*line)
+    return grid
+
+
+def pivoted(table: Table, results: Results) -> list[list[str]]:
+    """Return the lines of a table of sizes, the heading first."""
+    seconds = results.seconds.get(table.name, {})
+    steps = dict.fromkeys(way.name.partition(", ")[0] for way in table.ways)
+    lines = [["step", *(f"{size:,}" for size in table.sizes)]]
+    for step in steps:
+        found = (seconds.get(f"{step}, {size:,}") for size in table.sizes)
+        lines.append([step, *("not run" if taken is None else unit(taken) for taken in found)])
+    return lines
 
 
 def kept(tables: Iterable[Table], runs: list[Results]) -> list[tuple[str, str, float, list[float | None]]]:
@@ -180,13 +204,17 @@ def section(table: Table, runs: list[Results]) -> list[str]:
     """Return a table's part of the page: of each way how many times the first of them it costs."""
     base = table.ways[0].name
     latest = runs[0] if runs else Results.here()
+    plot = ["", f"![{table.title}](benchmarks/{table.name}.svg)"]
     lines = ["", f"## {table.title}", ""]
+    if table.sizes:
+        heading, *rest = pivoted(table, latest)
+        return [*lines, *row(*heading), "|---|" + "--:|" * len(table.sizes), *(row(*cells)[0] for cells in rest), *plot]
     lines += row("way", f"time on {latest.python}", *(f"x on {results.python}" for results in runs))
     lines.append("|---|" + "--:|" * (len(runs) + 1))
     for way, seconds in ranked(table, latest):
         name = f"**{way}**" if "ctxruntime" in way else way
         lines += row(name, unit(seconds), *(times(results.ratio(table, way, base)) for results in runs))
-    return lines
+    return [*lines, *plot]
 
 
 def row(*cells: str) -> list[str]:

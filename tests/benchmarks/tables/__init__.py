@@ -8,6 +8,7 @@ from measuring import Table
 
 from tables.handlers import ASYNC_HANDLERS, HANDLERS, METHODS
 from tables.hops import HOPS
+from tables.scale import SCALES
 from tables.scopes import OTHER_SCOPES, SCOPES
 from tables.spans import ATTRIBUTES, TURNS
 from tables.steps import STEPS
@@ -17,5 +18,17 @@ __all__ = ["TABLES"]
 
 TABLES: Final[dict[str, Table]] = {
     table.name: table
-    for table in (HANDLERS, METHODS, ASYNC_HANDLERS, SCOPES, OTHER_SCOPES, *HOPS, STEPS, ATTRIBUTES, *UNTRACED, TURNS)
+    for table in (
+        HANDLERS,
+        METHODS,
+        ASYNC_HANDLERS,
+        SCOPES,
+        OTHER_SCOPES,
+        *HOPS,
+        STEPS,
+        ATTRIBUTES,
+        *UNTRACED,
+        TURNS,
+        *SCALES,
+    )
 }

@@ -1,0 +1,85 @@
+"""What is read of the host's objects, each fact under its own key, and whose child a conversation is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.hermes
+
+PREPARED = """
+from types import SimpleNamespace
+import ctxruntime
+from ctxruntime import FRONTEND, GATEWAY_SESSION_KEY, SESSION_ID, USER_ID, session
+from ctxruntime_integrations import hermes
+from ctxruntime_integrations.hermes import _doors, identity, turns
+from ctxruntime_integrations.hermes.keys import HERMES_CHAT_ID, HERMES_PLATFORM, HERMES_THREAD_ID
+hermes.install(store="memory:")
+def bridge():
+    return identity.IDENTITY.bridge()
+"""
+
+
+def succeeds(program: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PREPARED + program], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_each_fact_of_a_messages_source_is_under_its_key() -> None:
+    """A number is an id too, and what is missing or empty is not known."""
+    succeeds(
+        """
+found = _doors.of_source("here", SimpleNamespace(user_id="u", platform="telegram", chat_id=7, thread_id="t"))
+assert found == {USER_ID: "u", HERMES_PLATFORM: "telegram", HERMES_CHAT_ID: "7", HERMES_THREAD_ID: "t"}, found
+found = _doors.of_source("here", SimpleNamespace(user_id="", platform="telegram", thread_id=None))
+assert found == {USER_ID: None, HERMES_PLATFORM: "telegram", HERMES_CHAT_ID: None, HERMES_THREAD_ID: None}, found
+"""
+    )
+
+
+def test_each_fact_of_an_agent_is_under_its_key() -> None:
+    """Its frontend is the gateway where it has a chat, and its platform where it has none."""
+    succeeds(
+        """
+private = {"_user_id": "u", "_chat_id": "c", "_thread_id": "t", "_gateway_session_key": "k"}
+found = _doors.of_agent("here", SimpleNamespace(session_id="s", platform="telegram", **private))
+assert found == {
+    USER_ID: "u", HERMES_PLATFORM: "telegram", HERMES_CHAT_ID: "c", HERMES_THREAD_ID: "t",
+    SESSION_ID: "s", GATEWAY_SESSION_KEY: "k", FRONTEND: "gateway",
+}, found
+assert _doors.of_agent("here", SimpleNamespace(session_id="s", platform="acp"))[FRONTEND] == "acp"
+"""
+    )
+
+
+def test_background_jobs_conversation_is_the_child_of_its_chats() -> None:
+    """It has a conversation of its own, whose parent is the one that it was started in."""
+    succeeds(
+        """
+seen = []
+run = turns.agent_turn(lambda agent: seen.append(dict(ctxruntime.current())))
+with session(session_id="s1", gateway_session_key="k"):
+    run(SimpleNamespace(session_id="job", platform="telegram"))
+assert (seen[0]["session_id"], seen[0]["gateway_session_key"]) == ("job", "k")
+chat, job = bridge().find(session_id="s1"), bridge().find(session_id="job")
+assert chat.id != job.id and job.parent == chat.id, (chat, job)
+"""
+    )
+
+
+def test_subagents_conversation_is_the_child_of_the_one_that_made_it() -> None:
+    """Also where it starts with no turn in effect, and only knows its parent's session."""
+    succeeds(
+        """
+run = turns.agent_turn(lambda agent: None)
+with session(session_id="s1"):
+    pass
+run(SimpleNamespace(session_id="child", platform="cli", _delegate_depth=1, _parent_session_id="s1"))
+parent, child = bridge().find(session_id="s1"), bridge().find(session_id="child")
+assert parent.id != child.id and child.parent == parent.id, (parent, child)
+"""
+    )

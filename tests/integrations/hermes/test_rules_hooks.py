@@ -1,0 +1,52 @@
+"""How long callbacks of plugins that were adapted are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from ctxruntime_integrations.hermes import hooks
+
+import ctxruntime
+
+pytestmark = [pytest.mark.hermes, pytest.mark.usefixtures("disarmed")]
+
+Ids = list[tuple[str, str | None]]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept() -> Iterator[None]:
+    hooks.forget()
+    yield
+    hooks.forget()
+
+
+def callback(name: str, seen: Ids) -> Callable[..., None]:
+    def hook(session_id: str | None = None) -> None:
+        seen.append((name, session_id))
+
+    return hook
+
+
+def test_callback_that_takes_anothers_place_is_the_one_that_is_called() -> None:
+    """After a reload there are as many callbacks as before, and they are others."""
+    seen: Ids = []
+    with ctxruntime.session(session_id="s1"):
+        for name in ("old", "new"):
+            for hook in hooks.adapted("_hooks", "event", [callback(name, seen)]):
+                hook()
+
+    assert seen == [("old", "s1"), ("new", "s1")]
+
+
+def test_callbacks_that_stay_are_adapted_once() -> None:
+    """Each event and each registry has those of its own, in their order."""
+    seen: Ids = []
+    one, two = callback("one", seen), callback("two", seen)
+    first = hooks.adapted("_hooks", "event", [one, two])
+    other = hooks.adapted("_middleware", "event", [two])
+
+    assert hooks.adapted("_hooks", "event", [one, two]) is first
+    for hook in [*first, *other]:
+        hook()
+    assert seen == [("one", None), ("two", None), ("two", None)]

@@ -108,6 +108,14 @@ def test_events_fire_as_often_at_each_step(run: Any, alone: Any) -> None:
     assert sorted(run["events"]) == sorted(alone["events"])
 
 
+def test_commands_run_once_each(run: Any, alone: Any) -> None:
+    """Each command of the plugin's is called as often as in the host alone: two in each conversation."""
+    ran, before = ([(call["style"], call["args"]) for call in one["records"]] for one in (run, alone))
+
+    assert ran == before
+    assert [style for style, _ in ran] == ["named", "coroutine"] * len(FRONTENDS)
+
+
 def test_compressions_went_as_asked(run: Any) -> None:
     """The first keeps the session's id in every frontend; the second rotates it but at the command line, whose agent
     stays over `/new`."""

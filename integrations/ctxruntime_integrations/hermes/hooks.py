@@ -73,7 +73,7 @@ class View:
 def hook_event(original: Entry) -> Entry:
     """Replace ``PluginManager.invoke_hook``."""
 
-    def invoke_hook(manager: Any, hook_name: Any, *args: object, **kwargs: object) -> object:
+    def invoke_hook(manager: Any, /, hook_name: Any, *args: object, **kwargs: object) -> object:
         if not _registered(manager, "_hooks", hook_name):
             return original(manager, hook_name, *args, **kwargs)
         with held("hook", scope_of_event, (), kwargs):
@@ -85,7 +85,7 @@ def hook_event(original: Entry) -> Entry:
 def middleware_event(original: Entry) -> Entry:
     """Replace ``PluginManager.invoke_middleware``, which serves the kinds that change a request."""
 
-    def invoke_middleware(manager: Any, kind: Any, *args: object, **kwargs: object) -> object:
+    def invoke_middleware(manager: Any, /, kind: Any, *args: object, **kwargs: object) -> object:
         if not _registered(manager, "_middleware", kind):
             return original(manager, kind, *args, **kwargs)
         with held("middleware", scope_of_event, (), kwargs):

@@ -50,3 +50,23 @@ def test_callbacks_that_stay_are_adapted_once() -> None:
     for hook in [*first, *other]:
         hook()
     assert seen == [("one", None), ("two", None), ("two", None)]
+
+
+@pytest.mark.parametrize(
+    ("replace", "registry"), [(hooks.hook_event, "_hooks"), (hooks.middleware_event, "_middleware")]
+)
+@pytest.mark.parametrize("registered", [True, False], ids=["heard", "not heard"])
+def test_an_event_may_tell_of_a_manager(
+    replace: Callable[[Callable[..., object]], Callable[..., object]], registry: str, registered: bool
+) -> None:
+    """What an event tells is its own: none of its names is taken by what stands in the host's method."""
+    told: list[dict[str, object]] = []
+
+    class Manager:
+        def invoke(self, name: str, **event: object) -> None:
+            told.append(event)
+
+    setattr(Manager, registry, {"event": [print]} if registered else {})
+    replace(Manager.invoke)(Manager(), "event", manager="somebody")
+
+    assert told == [{"manager": "somebody"}]

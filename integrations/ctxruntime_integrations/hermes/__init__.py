@@ -6,7 +6,7 @@ it. Neither imports anything of Hermes, nor needs it to be installed.
 
 A plugin author names a parameter, and imports nothing:
 
-    def status(raw_args, session_id=None, gateway_session_key=None):
+    def where(raw_args, session_id=None, gateway_session_key=None):
         return f"{session_id} in {gateway_session_key}"
 """
 

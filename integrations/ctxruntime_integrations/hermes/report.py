@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
+from urllib.parse import urlsplit
 
 from ctxruntime.guarding import guard
 
@@ -52,7 +53,14 @@ def _settings() -> Iterator[str]:
     with guard("hermes: report of the settings"):
         enabled = _host.is_enabled()
         yield f"plugins.enabled in config.yaml names {_host.PLUGIN}: {'yes' if enabled else 'no'}"
-        yield f"conversations are kept in: {OPTIONS.store() or f'{FILE} in the home of Hermes'}"
+        yield f"conversations are kept in: {_place(OPTIONS.store() or f'{FILE} in the home of Hermes')}"
+
+
+def _place(store: str) -> str:
+    """Return where a store is, of a server only its name: people show this report to others."""
+    server = urlsplit(store)
+    is_here = not server.scheme or server.scheme in ("memory", "sqlite")
+    return store if is_here else f"{server.scheme}://{server.hostname or '...'}"
 
 
 def import_host() -> dict[str, str]:
@@ -71,7 +79,7 @@ def main() -> int:
     """Print the report on the host that is installed here; return 1 if there is none."""
     shown = sys.stdout  # a module of the host takes it for its own protocol
     if _host.version() is None:
-        print("hermes-agent is not installed in this environment:", sys.executable, file=shown)
+        print("hermes-agent is not installed in this environment:", sys.executable, file=shown, flush=True)
         return 1
     INSTALLATION.start()
     missing = import_host()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -21,7 +22,8 @@ def report(home: Path) -> subprocess.CompletedProcess[str]:
         timeout=100,
         check=False,
         cwd=home,
-        env={**os.environ, "HOME": str(home), "HERMES_HOME": str(home)},
+        # Without PYTHONUNBUFFERED, as at most places: what is not flushed is lost where the process is ended.
+        env={**os.environ, "HOME": str(home), "HERMES_HOME": str(home), "PYTHONUNBUFFERED": ""},
     )
 
 
@@ -51,3 +53,23 @@ def test_without_a_host_it_says_so(tmp_path: Path) -> None:
         done = report(tmp_path)
         assert done.returncode == 1
         assert done.stdout == f"hermes-agent is not installed in this environment: {sys.executable}\n"
+
+
+@pytest.mark.hermes
+@pytest.mark.parametrize(
+    ("store", "shown"),
+    [
+        ("postgresql://bot:s3cret@db.example:5432/x?sslpassword=s3cret", "postgresql://db.example"),
+        ("redis://:s3cret?@db.example", "redis://..."),
+        ("sqlite:conversations.db", "sqlite:conversations.db"),
+        ("off", "off"),
+    ],
+)
+def test_where_conversations_are_is_said_without_a_password(tmp_path: Path, store: str, shown: str) -> None:
+    """A server's name is shown, and nothing else of its URL, right or wrong; a file as it was given."""
+    settings = {"plugins": {"entries": {"ctxruntime": {"store": store}}}}
+    (tmp_path / "config.yaml").write_text(json.dumps(settings))
+    done = report(tmp_path)
+
+    assert done.stdout.splitlines()[-1] == f"conversations are kept in: {shown}"
+    assert "s3cret" not in done.stdout + done.stderr

@@ -37,6 +37,7 @@ MOST_ANCESTORS: Final = 64
 
 _learning = Lock()
 renew_in_child(globals(), "_learning")
+_opening: Final = guard("hermes: open the store of conversations")
 
 
 @final
@@ -80,18 +81,19 @@ class Identity:
         return news
 
     def _start(self) -> None:
+        where = "off"
+        with _opening:
+            if in_use() is None:
+                # In an empty context: the first event may be one of a profile with a home of its own.
+                where = Context().run(_where)
         with _learning:
             if self._asked:
                 return
-            self._asked = True
-            if in_use() is not None:
-                return
-            with guard("hermes: open the store of conversations"):
-                # In an empty context: the first event may be one of a profile with a home of its own.
-                where = Context().run(_where)
-                if where != "off":
+            with _opening:
+                if where != "off" and in_use() is None:
                     self._store = open_store(where, timeout=PATIENCE)
                     self._use = use(Bridge(self._store))
+            self._asked = True  # last: what comes in meanwhile waits here, and does not go on without a bridge
 
 
 def _where() -> str:

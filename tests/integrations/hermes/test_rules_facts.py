@@ -83,3 +83,34 @@ parent, child = bridge().find(session_id="s1"), bridge().find(session_id="child"
 assert parent.id != child.id and child.parent == parent.id, (parent, child)
 """
     )
+
+
+def test_session_that_comes_in_while_the_store_is_opened_is_of_its_conversation_too() -> None:
+    """Of several first events, at once in several threads, each finds the bridge: what one goes on from is told."""
+    succeeds(
+        """
+import threading
+from ctxruntime_integrations.hermes import _host_store
+opening, may_open, open_store = threading.Event(), threading.Event(), identity.open_store
+def opened(*args, **kwargs):
+    opening.set()
+    assert may_open.wait(60)
+    return open_store(*args, **kwargs)
+identity.open_store = opened
+_host_store.origin_of = lambda id: _host_store.Origin("old", "compression") if id == "new" else None
+run = turns.agent_turn(lambda agent: None)
+def start(id):
+    thread = threading.Thread(target=run, args=(SimpleNamespace(session_id=id, platform="tui"),))
+    thread.start()
+    return thread
+old = start("old")
+assert opening.wait(60)
+new = start("new")
+new.join(0.2)
+may_open.set()
+old.join()
+new.join()
+bridge().resolve(session_id="old"), bridge().resolve(session_id="new")
+assert bridge().find(session_id="old").id == bridge().find(session_id="new").id
+"""
+    )

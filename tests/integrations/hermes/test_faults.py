@@ -69,7 +69,6 @@ class TestAgents:
     PLACES = (
         "hermes agent: enter the session",
         "hermes hook: enter the session",
-        "hermes middleware: enter the session",
         "hermes: adapt a hook",
         "hermes: learn of a session",
         "hermes: open the store of conversations",

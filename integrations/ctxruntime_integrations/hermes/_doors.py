@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, Final, TypeAlias, final
@@ -87,17 +88,17 @@ class held:
 
     async def __aenter__(self) -> None:
         with guard(f"hermes {self._site}: enter the session"):
-            scope = self._make(*self._args, **self._kwargs)
-            if scope is None:
-                return
             # A file is not waited for in another thread. The host's loop would go on meanwhile: a message's handler
             # that ends without having been suspended is what its typing indicator survives on Python 3.11, where
             # `wait_for` loses a cancellation that comes at the wrong moment.
-            if identity.is_remote():
+            if not identity.is_remote():
+                self.__enter__()
+                return
+            # What is read is taught to the bridge, which may ask its store.
+            scope = await to_thread(self._make, *self._args, **self._kwargs)
+            if scope is not None:
                 await scope.__aenter__()
-            else:
-                scope.__enter__()
-            self._scope = scope
+                self._scope = scope
 
     async def __aexit__(self, *_: object) -> None:
         self.__exit__()

@@ -96,7 +96,8 @@ def run_host(tmp_path_factory: pytest.TempPathFactory) -> RunHost:
 def _run(directory: Path, site: str, load: str) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, str(DRIVE), str(directory), site, load],
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        # The host leaves files where temporary ones go.
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": str(directory)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

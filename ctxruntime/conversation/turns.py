@@ -48,6 +48,11 @@ class Use:
         self._outage: Final = Outage()
         self._endings: Final = (subscribe(self, first=True), watch(self))
 
+    @property
+    def left_alone(self) -> bool:
+        """Whether the store failed, and is not asked now."""
+        return self._outage.left_alone
+
     def stop(self) -> None:
         """Consult the bridge no more; turns keep the conversation that they have. Again is harmless."""
         for end in self._endings:

@@ -10,6 +10,7 @@ nobody watched, and restarts.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
 from threading import Lock
@@ -80,6 +81,11 @@ class Identity:
                 self._learned.popitem(last=False)
         return news
 
+    def forget(self, session_id: str) -> None:
+        """Have a session be news again."""
+        with _learning:
+            self._learned.pop(session_id, None)
+
     def _start(self) -> None:
         where = "off"
         with _opening:
@@ -112,10 +118,21 @@ def is_remote() -> bool:
 
 def learn(session_id: str | None) -> None:
     """Teach the bridge what Hermes knows of a session that a turn is about to enter, once in a process."""
-    with guard("hermes: learn of a session"):
-        bridge = IDENTITY.bridge()
-        if bridge is not None and session_id is not None and IDENTITY.is_news(session_id):
-            _explain(bridge, session_id, MOST_ANCESTORS)
+    if session_id is not None:
+        with guard("hermes: learn of a session"):
+            _teach(session_id, lambda bridge: _explain(bridge, session_id, MOST_ANCESTORS))
+
+
+def _teach(session_id: str, tell: Callable[[Bridge], object]) -> None:
+    """Tell the bridge of a session, once in a process; what failed is told again when its store is asked again."""
+    bridge, using = IDENTITY.bridge(), in_use()
+    if bridge is None or using is None or using.left_alone or not IDENTITY.is_news(session_id):
+        return
+    try:
+        tell(bridge)
+    except Exception:
+        IDENTITY.forget(session_id)
+        raise
 
 
 def _explain(bridge: Bridge, session_id: str, depth: int) -> None:
@@ -170,8 +187,8 @@ def rotated(old: str | None, new: str | None) -> None:
     with guard("hermes: a session rotated"):
         bridge = IDENTITY.bridge()
         if bridge is not None:
-            IDENTITY.is_news(new)
             bridge.rotate(old, new, continues=True, reason="compression")
+            IDENTITY.is_news(new)  # it is none from now on
     with guard("hermes: the session of a turn"):
         if current_turn() is not None and SESSION_ID.get(None) == old:
             amend(session_id=new)
@@ -180,9 +197,7 @@ def rotated(old: str | None, new: str | None) -> None:
 def child_of(parent: str, session_id: str) -> None:
     """Teach the bridge that a session is a sub-agent's, which was started in another one."""
     with guard("hermes: the conversation of a sub-agent"):
-        bridge = IDENTITY.bridge()
-        if bridge is not None and IDENTITY.is_news(session_id):
-            bridge.resolve(session_id=session_id, parent_session_id=parent)
+        _teach(session_id, lambda bridge: bridge.resolve(session_id=session_id, parent_session_id=parent))
 
 
 def key_of(session_id: str) -> str | None:

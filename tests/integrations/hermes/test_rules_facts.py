@@ -114,3 +114,36 @@ bridge().resolve(session_id="old"), bridge().resolve(session_id="new")
 assert bridge().find(session_id="old").id == bridge().find(session_id="new").id
 """
     )
+
+
+def test_rotation_that_a_failing_store_missed_is_learned_of_later() -> None:
+    """Hermes knows it still: when the store answers again, the session is of the conversation that it goes on from."""
+    succeeds(
+        """
+import time
+from ctxruntime.conversation import Bridge, MemoryStore, StoreError, use
+from ctxruntime_integrations.hermes import _host_store
+class Failing(MemoryStore):
+    down = False
+    def look(self, *args, **kwargs):
+        if self.down:
+            raise StoreError("the store", "is down", "wait")
+        return super().look(*args, **kwargs)
+store = Failing()
+_host_store.origin_of = lambda id: _host_store.Origin("s1", "compression") if id == "s2" else None
+def compress(agent):
+    agent.session_id = "s2"
+def work(agent):
+    store.down = True
+    turns.compressing(compress)(agent)
+with use(Bridge(store)) as using:
+    turns.agent_turn(work)(SimpleNamespace(session_id="s1", platform="cli"))
+    run = turns.agent_turn(lambda agent: None)
+    run(SimpleNamespace(session_id="s2", platform="cli"))  # while the store is left alone, or fails
+    store.down = False
+    while using.left_alone:
+        time.sleep(0.05)
+    run(SimpleNamespace(session_id="s2", platform="cli"))
+    assert bridge().find(session_id="s2").id == bridge().find(session_id="s1").id
+"""
+    )

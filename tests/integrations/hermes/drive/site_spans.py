@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import queue
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -86,6 +87,7 @@ def drive(world: World) -> dict[str, Any]:
     for mark in ("one", "three", "mixed"):
         phase = f"blocked {mark}"
         ids[phase] = with_blocked_tools(lambda phase=phase, mark=mark: run(model, phase, mark))
+    no_news()
     ids |= frontends(world)
     wait_for(lambda: recorded.open() == 0)
     return {"ids": ids, "spans": recorded.told(), "open": recorded.open(), "texts": [f.name for f in model.files]}
@@ -122,6 +124,15 @@ def with_blocked_tools(act: Callable[[], str]) -> str:
         return act()
     finally:
         callbacks.pop()
+
+
+def no_news() -> None:
+    """Take away what a frontend would make a turn of its own of: that a sub-agent in the background is done."""
+    from tools.process_registry import process_registry
+
+    with contextlib.suppress(queue.Empty):
+        while True:
+            process_registry.completion_queue.get_nowait()
 
 
 def frontends(world: World) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from ctxruntime_integrations.hermes import entrypoints
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.hermes, pytest.mark.usefixtures("disarmed")]
 class Server(MemoryStore):
     """Stands for one to wait for: it notes who does."""
 
-    blocks = True
+    blocks: ClassVar[bool] = True
 
     def __init__(self) -> None:
         super().__init__()

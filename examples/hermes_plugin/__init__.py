@@ -14,6 +14,7 @@ from ctxruntime import bind
 from ctxruntime.conversation import ConversationState, NoConversationError, StoreError
 
 TOOLS = ConversationState("blocked-tools")
+UNSURE = set()  # sub-agents of which nobody could tell what is blocked where they were started
 
 
 def block(raw_args):
@@ -37,10 +38,10 @@ def blocked(raw_args, session_id=None, gateway_session_key=None):
     return f"Blocked in {gateway_session_key or session_id}: {', '.join(sorted(TOOLS)) or 'nothing'}."
 
 
-def before_a_tool(tool_name, **_):
+def before_a_tool(tool_name, session_id=None, **_):
     """Say no to a tool that is blocked in the chat that the agent works for."""
     try:
-        is_blocked = tool_name in TOOLS
+        is_blocked = session_id in UNSURE or tool_name in TOOLS
     except NoConversationError:
         return None  # it works for no chat
     except StoreError:
@@ -50,10 +51,15 @@ def before_a_tool(tool_name, **_):
 
 def before_a_sub_agent(child_session_id=None, **_):
     """Pass on to a sub-agent what is blocked where it is started."""
-    here = dict(TOOLS.items())
-    if here and child_session_id:
-        with bind(session_id=child_session_id):
-            TOOLS.update(lambda there: there.update(here))
+    try:
+        here = dict(TOOLS.items())
+        if here and child_session_id:
+            with bind(session_id=child_session_id):
+                TOOLS.update(lambda there: there.update(here))
+    except NoConversationError:
+        pass  # it is started in no chat
+    except StoreError:
+        UNSURE.add(child_session_id)
 
 
 def register(ctx):

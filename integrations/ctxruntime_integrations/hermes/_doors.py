@@ -60,6 +60,7 @@ class InChat(Scope[None]):
 class held:
     """Hold the scope that `make` returns for a call, in both kinds of `with`; where it returns None, hold nothing.
 
+    What each `with` gives is whether it was entered: if not, what is in effect may be a neighbour's.
     `site` says where, in what is logged of a fault of ours.
     """
 
@@ -74,31 +75,32 @@ class held:
         self._kwargs = kwargs
         self._scope: Scope[Any] | None = None
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> bool:
         with guard(f"hermes {self._site}: enter the session"):
             scope = self._make(*self._args, **self._kwargs)
             if scope is not None:
                 scope.__enter__()
                 self._scope = scope
+        return self._scope is not None
 
     def __exit__(self, *_: object) -> None:
         if self._scope is not None:
             with guard(f"hermes {self._site}: leave the session"):
                 self._scope.__exit__(None, None, None)
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> bool:
         with guard(f"hermes {self._site}: enter the session"):
             # A file is not waited for in another thread. The host's loop would go on meanwhile: a message's handler
             # that ends without having been suspended is what its typing indicator survives on Python 3.11, where
             # `wait_for` loses a cancellation that comes at the wrong moment.
             if not identity.is_remote():
-                self.__enter__()
-                return
+                return self.__enter__()
             # What is read is taught to the bridge, which may ask its store.
             scope = await to_thread(self._make, *self._args, **self._kwargs)
             if scope is not None:
                 await scope.__aenter__()
                 self._scope = scope
+        return self._scope is not None
 
     async def __aexit__(self, *_: object) -> None:
         self.__exit__()

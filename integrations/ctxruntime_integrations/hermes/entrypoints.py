@@ -15,7 +15,7 @@ from . import _host, _host_facts, _host_store, identity, variables
 from ._doors import Entry, Facts, held, known, of_source
 from ._options import OPTIONS
 
-__all__ = ["cli_chat_entry", "cli_entry", "gateway_agent_entry", "gateway_entry", "tui_entry"]
+__all__ = ["cli_chat_entry", "cli_entry", "gateway_agent_entry", "gateway_entry", "remember", "tui_entry"]
 
 NO_FACTS: Final[Facts] = {}  # if they cannot be read, the turn is still this one and not a neighbour's
 
@@ -44,8 +44,9 @@ def gateway_entry(original: Entry) -> Entry:
     """Replace ``GatewayRunner._handle_message``."""
 
     async def _handle_message(*args: Any, **kwargs: Any) -> object:
-        async with held("gateway", gateway_turn, args, kwargs):
-            note_source(*args, **kwargs)
+        async with held("gateway", gateway_turn, args, kwargs) as entered:
+            if entered:
+                note_source(*args, **kwargs)
             return await original(*args, **kwargs)
 
     return _handle_message
@@ -65,8 +66,9 @@ def tui_entry(original: Entry) -> Entry:
     """Replace ``tui_gateway.server.handle_request``."""
 
     def handle_request(*args: Any, **kwargs: object) -> object:
-        with held("tui", tui_turn, args, kwargs):
-            note_ui(*args, **kwargs)
+        with held("tui", tui_turn, args, kwargs) as entered:
+            if entered:
+                note_ui(*args, **kwargs)
             return original(*args, **kwargs)
 
     return handle_request

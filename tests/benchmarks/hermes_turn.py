@@ -54,8 +54,12 @@ class Host:
             registry.update(found if on else {})
 
     def turn(self, text: str, *, on: bool) -> float:
-        """Run one turn; return its processor time in milliseconds."""
+        """Run one turn; return its processor time in milliseconds.
+
+        One before it is not counted: what is made at the first need, as the store of conversations is opened.
+        """
         (self.ours.install if on else self.ours.uninstall)()
+        self.agent.run_conversation(text, conversation_history=[])
         hook_recorder.EVENTS.clear()
         self.model.asked.clear()
         gc.collect()

@@ -60,16 +60,23 @@ class InChat(Scope[None]):
 class held:
     """Hold the scope that `make` returns for a call, in both kinds of `with`; where it returns None, hold nothing.
 
-    What each `with` gives is whether it was entered: if not, what is in effect may be a neighbour's.
-    `site` says where, in what is logged of a fault of ours.
+    `site` says where, in what is logged of a fault of ours. Where an event is let in (`entry`) nothing is in effect
+    then: a message's task may have been started from another's. What each `with` gives is whether all went well.
     """
 
-    __slots__ = ("_args", "_kwargs", "_make", "_scope", "_site")
+    __slots__ = ("_args", "_entry", "_kwargs", "_make", "_scope", "_site")
 
     def __init__(
-        self, site: str, make: Callable[..., Scope[Any] | None], args: tuple[object, ...], kwargs: dict[str, object]
+        self,
+        site: str,
+        make: Callable[..., Scope[Any] | None],
+        args: tuple[object, ...],
+        kwargs: dict[str, object],
+        *,
+        entry: bool = False,
     ) -> None:
         self._site = site
+        self._entry = entry
         self._make = make
         self._args = args
         self._kwargs = kwargs
@@ -81,7 +88,14 @@ class held:
             if scope is not None:
                 scope.__enter__()
                 self._scope = scope
-        return self._scope is not None
+            return True
+        return self._failed()
+
+    def _failed(self) -> bool:
+        if self._entry:
+            self._scope = cleared()
+            self._scope.__enter__()
+        return False
 
     def __exit__(self, *_: object) -> None:
         if self._scope is not None:
@@ -100,7 +114,8 @@ class held:
             if scope is not None:
                 await scope.__aenter__()
                 self._scope = scope
-        return self._scope is not None
+            return True
+        return self._failed()
 
     async def __aexit__(self, *_: object) -> None:
         self.__exit__()

@@ -24,7 +24,7 @@ def cli_entry(original: Entry) -> Entry:
     """Replace ``HermesCLI.process_command``."""
 
     def process_command(*args: Any, **kwargs: object) -> object:
-        with held("cli", cli_turn, args, kwargs):
+        with held("cli", cli_turn, args, kwargs, entry=True):
             return original(*args, **kwargs)
 
     return process_command
@@ -44,7 +44,7 @@ def gateway_entry(original: Entry) -> Entry:
     """Replace ``GatewayRunner._handle_message``."""
 
     async def _handle_message(*args: Any, **kwargs: Any) -> object:
-        async with held("gateway", gateway_turn, args, kwargs) as entered:
+        async with held("gateway", gateway_turn, args, kwargs, entry=True) as entered:
             if entered:
                 note_source(*args, **kwargs)
             return await original(*args, **kwargs)
@@ -66,7 +66,7 @@ def tui_entry(original: Entry) -> Entry:
     """Replace ``tui_gateway.server.handle_request``."""
 
     def handle_request(*args: Any, **kwargs: object) -> object:
-        with held("tui", tui_turn, args, kwargs) as entered:
+        with held("tui", tui_turn, args, kwargs, entry=True) as entered:
             if entered:
                 note_ui(*args, **kwargs)
             return original(*args, **kwargs)

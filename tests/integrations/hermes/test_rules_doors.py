@@ -1,4 +1,4 @@
-"""In which thread the gateway's doors ask the store of conversations."""
+"""What the doors do where a store is slow, and where ours fails."""
 
 from __future__ import annotations
 
@@ -57,3 +57,28 @@ def test_loop_of_the_gateway_does_not_wait_for_a_server() -> None:
     assert all("conversation_id" in at for at in seen)
     assert store.waited
     assert threading.current_thread() not in store.waited
+
+
+def test_message_that_cannot_be_entered_has_no_session_and_none_of_a_neighbours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whichever door fails, its call goes on with nothing in effect, and what was there before is there after it."""
+
+    def fail(*_: object, **__: object) -> Any:
+        raise RuntimeError("a fault of ours")
+
+    def call(*_: object, **__: object) -> None:
+        seen.append(dict(ctxruntime.current()))
+
+    async def message(*_: object, **__: object) -> None:
+        call()
+
+    seen: list[dict[str, object]] = []
+    monkeypatch.setattr(entrypoints, "session", fail)
+    with ctxruntime.session(session_id="neighbour"):
+        entrypoints.cli_entry(call)(SimpleNamespace(session_id="s1"), "/where")
+        entrypoints.tui_entry(call)({"params": {}})
+        asyncio.run(entrypoints.gateway_entry(message)(gateway(), SimpleNamespace(source=None)))
+        call()
+
+    assert seen == [{}, {}, {}, {"session_id": "neighbour"}]

@@ -101,51 +101,32 @@ class SessionSpanProcessor(SpanProcessor):
                 if view is None or view.by is not self:
                     view = find_view(layer, self) or view_of(layer, self)
                 if view is not None:
-                    # As in `take`, whose call would cost a fiftieth of what five attributes do.
-                    root: Any = view.root or view
-                    setattr(span, LAYER, layer)
-                    spans = root.spans
-                    spans.append(ref(span))
-                    if len(spans) > root.room:
-                        root.tidy()
-                    self.show(span, layer, view, root)
+                    self.take(span, layer, view)
                     return
             mark_outside(span, parent_context, self)
         except Exception as error:  # noqa: BLE001  # the guard's, without the cost of its `with`
             _starting.caught(error)
 
-    def take(self, span: Span, layer: Layer, view: View) -> None:
-        """Add what is absent on a span that was open already, and now serves the turn of a layer."""
+    def take(self, span: Any, layer: Layer, view: View) -> None:
+        """Add what is absent on a span that serves the turn of a layer from now on."""
         root: Any = view.root or view  # a view without a root is a RootView
+        span._ctxruntime_layer = layer
         # Registered before it is read what to add: an amend meanwhile either shows in that, or finds the span.
         spans = root.spans
         spans.append(ref(span))
         if len(spans) > root.room:
             root.tidy()
-        self.show(span, layer, view, root)
-
-    def show(self, span: Span, layer: Layer, view: View, root: Any) -> None:
-        """Add what is absent on a span of the turn."""
-        built = view.built
-        if self._pins:
-            context: Any = span.context  # a span of the SDK's has one
-            latest = root.latest
-            if latest is None:
-                latest = root.learn(root_of(layer))
-            pin = root.pins.setdefault(context.trace_id, latest) if latest else root.pins.get(context.trace_id)
-            if built is None or built[0] is not pin:
-                built = self._built(layer, view, pin)
-        elif built is None:
-            built = self._built(layer, view, None)
-        attributes: Mapping[str, Attribute] = built[1]
-        # Only if something is there is it worth the proxy that the public attribute makes.
-        if getattr(span, "_attributes", True):
-            attributes = self._absent(attributes, span.attributes or {})
-        if len(attributes) > 2:
-            span.set_attributes(attributes)
+        latest, built = root.latest, view.built
+        # Most spans begin a trace of a turn that has learned nothing since the one before, and were given nothing.
+        if (
+            latest is None
+            or built is None
+            or root.pins.setdefault(span.context.trace_id, latest) is not built[0]
+            or getattr(span, "_attributes", True)
+        ):
+            self.show(span, layer, view, root)
         else:
-            for name, value in attributes.items():
-                span.set_attribute(name, value)
+            span.set_attributes(built[1])
 
     def add_late(self, view: RootView) -> None:
         """Add what a turn has learned to its spans that are open."""

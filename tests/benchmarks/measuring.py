@@ -1,6 +1,6 @@
 """What is measured, and how: the ways to do one thing, side by side in short slices.
 
-All ways of a table are run in slices of a few milliseconds, in shuffled order, over many rounds, and of each the
+All ways of a table are run in slices of some hundred microseconds, in shuffled order, over many rounds, and of each the
 least time counts: whatever else the machine does hits all of them alike, and what is left is the work itself. What is
 promised, and reported, is a ratio inside one such run.
 """
@@ -16,8 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from timeit import Timer
 from typing import Any
 
-ROUNDS = 60
-SLICE = 1000
+ROUNDS = 400
+SLICE = 150
 
 Names = dict[str, Any]
 Setting = Callable[[], AbstractContextManager[Names]]

@@ -209,9 +209,11 @@ def _reader(passed: Passed) -> Callable[[Layer], Any]:
 
 
 def _unknown(missing: tuple[object, ...]) -> Callable[[object], bool]:
+    pairs = tuple((type(none), none) for none in missing)
+
     def is_unknown(value: object) -> bool:
-        # A value of another type may have any idea of what equality is.
-        return any(type(value) is type(none) and value == none for none in missing)
+        # Types come first: a value of another one may have any idea of what equality is.
+        return (type(value), value) in pairs
 
     return is_unknown
 

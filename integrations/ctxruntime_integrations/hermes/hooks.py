@@ -74,10 +74,11 @@ def hook_event(original: Entry) -> Entry:
     """Replace ``PluginManager.invoke_hook``."""
 
     def invoke_hook(manager: Any, /, hook_name: Any, *args: object, **kwargs: object) -> object:
-        if not _registered(manager, "_hooks", hook_name):
-            return original(manager, hook_name, *args, **kwargs)
+        view = _view(manager, "_hooks", hook_name)
+        if view is manager or _is_of_here(kwargs):
+            return original(view, hook_name, *args, **kwargs)
         with held("hook", scope_of_event, (), kwargs):
-            return original(_view(manager, "_hooks", hook_name), hook_name, *args, **kwargs)
+            return original(view, hook_name, *args, **kwargs)
 
     return invoke_hook
 
@@ -86,10 +87,11 @@ def middleware_event(original: Entry) -> Entry:
     """Replace ``PluginManager.invoke_middleware``, which serves the kinds that change a request."""
 
     def invoke_middleware(manager: Any, /, kind: Any, *args: object, **kwargs: object) -> object:
-        if not _registered(manager, "_middleware", kind):
-            return original(manager, kind, *args, **kwargs)
+        view = _view(manager, "_middleware", kind)
+        if view is manager or _is_of_here(kwargs):
+            return original(view, kind, *args, **kwargs)
         with held("middleware", scope_of_event, (), kwargs):
-            return original(_view(manager, "_middleware", kind), kind, *args, **kwargs)
+            return original(view, kind, *args, **kwargs)
 
     return invoke_middleware
 
@@ -108,19 +110,19 @@ def adapting_callbacks(original: Entry) -> Entry:
     return _get_middleware_callbacks
 
 
-def _registered(manager: Any, registry: str, event: object) -> bool:
-    """Tell whether there is anybody to call."""
+def _view(manager: Any, registry: str, event: Any) -> object:
+    """Return the manager to call: itself where nobody is registered for the event."""
     with guard("hermes: the callbacks of an event"):
-        return bool(getattr(manager, registry).get(event))
-    return False
-
-
-def _view(manager: Any, registry: str, event: str) -> object:
-    with guard("hermes: the callbacks of an event"):
+        callbacks = getattr(manager, registry).get(event)
         # A copy, as the host hands none out that registering in it would change.
-        callbacks = list(adapted(registry, event, getattr(manager, registry)[event]))
-        return View(manager, registry, {event: callbacks})
+        return View(manager, registry, {event: list(adapted(registry, event, callbacks))}) if callbacks else manager
     return manager
+
+
+def _is_of_here(event: dict[str, object]) -> bool:
+    """Tell whether an event is of the session in effect, as nearly all are: `scope_of_event` would have none."""
+    named = event.get("session_id")
+    return type(named) is str and named != "" and named == SESSION_ID.get(None)
 
 
 def scope_of_event(**event: object) -> Scope[Any] | None:

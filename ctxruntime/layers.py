@@ -310,38 +310,31 @@ def derive(parent: Layer, binds: Bits = 0) -> Derived:
 def inherit(layer: Derived, parent: Layer) -> None:
     """Give a new layer its parent, and the values that are in effect there."""
     layer.turn = parent.turn
-    if parent is NOTHING:
-        layer.parent = None
-        _copy(parent, layer)
-        return
-    layer.parent = parent
+    layer.parent = None if parent is NOTHING else parent
     lock = _lock
     lock.acquire()  # an amend between the copy and the registration would be lost; `with` would cost twice as much
     try:
         token = parent.token
         if not parent.left_elsewhere:
-            _copy(parent, layer)
+            layer.session_id = parent.session_id
+            layer.gateway_session_key = parent.gateway_session_key
+            layer.previous_session_id = parent.previous_session_id
+            layer.user_id = parent.user_id
+            layer.frontend = parent.frontend
+            layer.own0 = parent.own0
+            layer.own1 = parent.own1
+            layer.own2 = parent.own2
+            more = parent.more
+            layer.more = None if more is None else more.copy()
         if parent.left_elsewhere or parent.token is not token:  # left with half of it copied, maybe settled too
             _copy_raw(parent, layer)
-        derived = parent.derived
-        if derived is None:
-            derived = parent.derived = set()
-        derived.add(ref(layer, derived.discard))
+        if parent is not NOTHING:
+            derived = parent.derived
+            if derived is None:
+                derived = parent.derived = set()
+            derived.add(ref(layer, derived.discard))
     finally:
         lock.release()
-
-
-def _copy(parent: Layer, layer: Layer) -> None:
-    layer.session_id = parent.session_id
-    layer.gateway_session_key = parent.gateway_session_key
-    layer.previous_session_id = parent.previous_session_id
-    layer.user_id = parent.user_id
-    layer.frontend = parent.frontend
-    layer.own0 = parent.own0
-    layer.own1 = parent.own1
-    layer.own2 = parent.own2
-    more = parent.more
-    layer.more = None if more is None else more.copy()
 
 
 def _copy_raw(parent: Layer, layer: Layer) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ctxruntime.guarding import guard
 from ctxruntime.hops.patching import Patch
-from ctxruntime.wire import child_env
+from ctxruntime.wire.environments import changed_env
 
 __all__ = ["gevent_patches", "patches", "uvloop_patches"]
 
@@ -80,6 +80,5 @@ def _changed(given: Mapping[Any, Any] | None) -> dict[str, dict[Any, Any]]:
     """Return the environment to pass in place of the one that was given, or nothing if that is right as it is."""
     if given is not None and not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         return {}  # the original refuses it
-    base = dict(os.environ if given is None else given)
-    wanted = child_env(base)
-    return {} if wanted == base else {"env": wanted}
+    env = changed_env(os.environ if given is None else given)
+    return {} if env is None else {"env": env}

@@ -47,6 +47,8 @@ def merged(text: str) -> str:
     What is unbound is removed. Nothing is pushed out to make room: what does not fit any more is left out.
     """
     ours = managed()
+    if not ours:
+        return text
     present = [(member, _name(member)) for member in _members(text)]
     kept = [member for member, name in present if name not in ours]
     entries, problems = _entries(ours.values())

@@ -16,6 +16,7 @@ from ctxruntime.wire.tracing import TRACE_NAMES, trace_entries
 __all__ = ["child_env", "from_env"]
 
 BAGGAGE: Final = "BAGGAGE"
+TRACE: Final = {name.upper(): name for name in TRACE_NAMES}
 
 
 @overload
@@ -34,14 +35,24 @@ def child_env(base: Mapping[Any, Any] | None = None) -> dict[Any, Any]:
     Args:
         base: what the child gets besides; `os.environ` by default.
     """
-    env: dict[Any, Any] = dict(os.environ if base is None else base)
-    before = _text(env, BAGGAGE)
-    after = merged(before)
-    if after != before:
-        _put(env, BAGGAGE, after)
+    base = os.environ if base is None else base
+    env = changed_env(base)
+    return dict(base) if env is None else env
+
+
+def changed_env(base: Mapping[Any, Any]) -> dict[Any, Any] | None:
+    """Return what `child_env` makes of `base`; None if that is right as it is, as it nearly always is."""
+    found = base if base is os.environ else dict(base)
+    before = {name: _texts(found, name) for name in (BAGGAGE, *TRACE)}
     entries = trace_entries()
-    for name in TRACE_NAMES:
-        _put(env, name.upper(), entries.get(name, ""))
+    after = {name: entries.get(entry, "") for name, entry in TRACE.items()}
+    after[BAGGAGE] = merged(",".join(before[BAGGAGE]))
+    changes = {name: text for name, text in after.items() if before[name] != ([text] if text else [])}
+    if not changes:
+        return None
+    env = dict(found)
+    for name, text in changes.items():
+        _put(env, name, text)
     return env
 
 
@@ -61,15 +72,18 @@ def from_env(environ: Mapping[Any, Any] | None = None, *, trust: Iterable[Key[An
         InvalidValueError: `trust` has a key without `wire=True`.
         UnknownKeyError: `trust` has something that is no key.
     """
-    return believed(_text(os.environ if environ is None else environ, BAGGAGE), trust)
+    environ = os.environ if environ is None or environ is os.environ else dict(environ)
+    return believed(",".join(_texts(environ, BAGGAGE)), trust)
 
 
 def _spellings(env: Mapping[Any, Any], name: str) -> list[str | bytes]:
-    return [other for other in env if (os.fsdecode(other) if isinstance(other, bytes) else other) == name]
+    """Return by what an environment has a name: as text, as bytes, as both. The process's own takes text alone."""
+    both: tuple[str | bytes, ...] = (name,) if env is os.environ else (name, name.encode())
+    return [spelling for spelling in both if spelling in env]
 
 
-def _text(env: Mapping[Any, Any], name: str) -> str:
-    return ",".join(os.fsdecode(env[spelling]) for spelling in _spellings(env, name))
+def _texts(env: Mapping[Any, Any], name: str) -> list[str]:
+    return [os.fsdecode(env[spelling]) for spelling in _spellings(env, name)]
 
 
 def _put(env: dict[Any, Any], name: str, text: str) -> None:

@@ -26,6 +26,7 @@ from ctxruntime.errors import UnboundKeyError
 from ctxruntime.generators import answering_like, kind_of
 from ctxruntime.handlers.options import SOURCE
 from ctxruntime.handlers.plan import Passed, Plan
+from ctxruntime.keys import Key
 from ctxruntime.layers import CURRENT, UNSET, Layer, settle
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -90,7 +91,7 @@ class _Writer:
         for number, passed in enumerate(self.outer.values()):
             lines += self.fill(passed, number, layer, unset)
         if self.inner or self.plan.var_keyword:
-            lines += self.fill_keywords(layer)
+            lines += self.fill_keywords(layer, unset)
         lines.append(f"return {self.fn}({self.arguments()})")
         return "\n    ".join(lines) + "\n"
 
@@ -160,9 +161,12 @@ class _Writer:
 
     def read(self, passed: Passed, number: int, layer: str) -> str:
         """Write how a key is read from the layer."""
-        if passed.key.place is not None and passed.key.link is None:
-            return f"{layer}.{passed.key.place}"
-        return f"{self.use(f'read{number}', _reader(passed))}({layer})"
+        return self.reading(passed.key, f"read{number}", layer)
+
+    def reading(self, key: Key[Any], reader: str, layer: str) -> str:
+        if key.place is not None and key.link is None:
+            return f"{layer}.{key.place}"
+        return f"{self.use(reader, _reader(key))}({layer})"
 
     def otherwise(self, passed: Passed, number: int) -> str:
         """Write what an unbound key leaves the parameter with."""
@@ -171,14 +175,37 @@ class _Writer:
             return f"{self.use(f'unbound{number}', fail)}()"
         return self.use(f"default{number}", passed.default)
 
-    def fill_keywords(self, layer: str) -> list[str]:
+    def fill_keywords(self, layer: str, unset: str) -> list[str]:
         stage = self.plan.stages[0]
         keywords = next(p.name for p in self.parameters if p.kind is Parameter.VAR_KEYWORD)
         rest = next((p.name for p in self.parameters if p.kind is Parameter.VAR_POSITIONAL), None)
-        # A wrapping that takes anything passes positions on as they are, as far as one can know.
-        count = f"len({rest})" if rest is not None and stage.parameters[0].name == rest else "0"
-        fill = self.use("fill", _filler(self.plan, self.inner, self.missing))
-        return [f"{fill}({layer}, {keywords}, {count})"]
+        lines: list[str] = []
+        if self.inner:
+            # A wrapping that takes anything passes positions on as they are, as far as one can know.
+            count = f"len({rest})" if rest is not None and stage.parameters[0].name == rest else "0"
+            fill = self.use("fill", _filler(self.plan, self.inner, self.missing))
+            lines.append(f"{fill}({layer}, {keywords}, {count})")
+        return lines + (self.fill_anywhere(layer, unset, keywords) if self.plan.var_keyword else [])
+
+    def fill_anywhere(self, layer: str, unset: str, keywords: str) -> list[str]:
+        """Write what adds the keys for everybody to `**kwargs`; those that are defined later are looked up per call."""
+        excluded, found = self.plan.excluded(), f"{self.prefix}found"
+        known = tuple(self.plan.anywhere)
+        lines: list[str] = []
+        for number, key in enumerate(known):
+            if key.name in excluded:
+                continue
+            absent = f"{key.name!r} not in {keywords}"
+            if self.missing:
+                absent += f" or {self.use('unknown', _unknown(self.missing))}({keywords}[{key.name!r}])"
+            lines += [
+                f"if {absent}:",
+                f"    {found} = {self.reading(key, f'anywhere{number}', layer)}",
+                f"    if {found} is not {unset}: {keywords}[{key.name!r}] = {found}",
+            ]
+        anywhere = self.use("anywhere", self.plan.anywhere)
+        later = self.use("later", _later(self.plan, len(known), self.missing))
+        return [*lines, f"if len({anywhere}) > {len(known)}: {later}({layer}, {keywords})"]
 
     def arguments(self) -> str:
         written: list[str] = []
@@ -198,9 +225,7 @@ class _Writer:
 _REQUIRED: Final = object()
 
 
-def _reader(passed: Passed) -> Callable[[Layer], Any]:
-    key = passed.key
-
+def _reader(key: Key[Any]) -> Callable[[Layer], Any]:
     def read(layer: Layer) -> Any:
         value = key.of(layer)
         return value if value is not UNSET else key.linked()
@@ -235,9 +260,8 @@ def _missing_argument(handler: str, location: str) -> Callable[[str], None]:
 def _filler(
     plan: Plan, inner: list[Passed], missing: tuple[object, ...]
 ) -> Callable[[Layer, dict[str, Any], int], None]:
-    """Return what adds keys to a call's `**kwargs`, also those that a further stage names."""
-    named = [(passed, _reader(passed)) for passed in inner]
-    excluded, anywhere = plan.excluded(), plan.anywhere if plan.var_keyword else ()
+    """Return what adds the keys that a further stage names to a call's `**kwargs`."""
+    named = [(passed, _reader(passed.key)) for passed in inner]
     handler, location = plan.handler, plan.location  # the plan itself knows the handler, and would keep it alive
     is_unknown = _unknown(missing)
 
@@ -254,12 +278,20 @@ def _filler(
                 raise UnboundKeyError(passed.key.name, handler, location)
             elif not given and passed.default is passed.key.default and passed.default is not UNSET:
                 keywords[name] = passed.default
-        for key in anywhere:
+
+    return fill
+
+
+def _later(plan: Plan, known: int, missing: tuple[object, ...]) -> Callable[[Layer, dict[str, Any]], None]:
+    """Return what adds the keys for everybody that were defined after the first `known` to a call's `**kwargs`."""
+    excluded, anywhere = plan.excluded(), plan.anywhere
+    is_unknown = _unknown(missing)
+
+    def fill(layer: Layer, keywords: dict[str, Any]) -> None:
+        for key in anywhere[known:]:
             name = key.name
             if name not in excluded and (name not in keywords or is_unknown(keywords[name])):
-                value = key.of(layer)
-                if value is UNSET:
-                    value = key.linked()
+                value = _reader(key)(layer)
                 if value is not UNSET:
                     keywords[name] = value
 

@@ -128,6 +128,29 @@ class SessionSpanProcessor(SpanProcessor):
         else:
             span.set_attributes(built[1])
 
+    def show(self, span: Span, layer: Layer, view: View, root: Any) -> None:
+        """Add what is absent on a span of the turn."""
+        built = view.built
+        if self._pins:
+            context: Any = span.context  # a span of the SDK's has one
+            latest = root.latest
+            if latest is None:
+                latest = root.learn(root_of(layer))
+            pin = root.pins.setdefault(context.trace_id, latest) if latest else root.pins.get(context.trace_id)
+            if built is None or built[0] is not pin:
+                built = self._built(layer, view, pin)
+        elif built is None:
+            built = self._built(layer, view, None)
+        attributes: Mapping[str, Attribute] = built[1]
+        # Only if something is there is it worth the proxy that the public attribute makes.
+        if getattr(span, "_attributes", True):
+            attributes = self._absent(attributes, span.attributes or {})
+        if len(attributes) > 2:
+            span.set_attributes(attributes)
+        else:
+            for name, value in attributes.items():
+                span.set_attribute(name, value)
+
     def add_late(self, view: RootView) -> None:
         """Add what a turn has learned to its spans that are open."""
         current()  # reads below take a layer that was left elsewhere as it stands, once it is not in effect here

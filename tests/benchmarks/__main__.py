@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from counting import repeat
 from tables import TABLES
 from workers import measured, serve
 
@@ -16,6 +17,9 @@ def main(arguments: list[str]) -> None:
     """Measure, print, and write if asked to."""
     if arguments[:1] == ["serve"]:
         serve(TABLES[arguments[1]], arguments[2:])
+        return
+    if arguments[:1] == ["repeat"]:
+        repeat(TABLES[arguments[1]], arguments[2], int(arguments[3]))
         return
     parser = argparse.ArgumentParser(prog="python tests/benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"which to measure: {', '.join(TABLES)}")

@@ -6,8 +6,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from timeit import Timer
 
 from measuring import Bench, Table, Way
 
@@ -16,7 +16,7 @@ FEW, MANY = 200, 1200
 """How often a statement is run in either of two processes; what starting one costs is in both."""
 
 
-def counted(table: Table, ways: list[Way]) -> dict[str, float]:
+def counted(table: Table, ways: Sequence[Way]) -> dict[str, float]:
     """Return how many instructions one run of each way takes, without those of what only drives them."""
     less = _difference(table, "") if table.less else 0.0
     return {way.name: _difference(table, way.name) - less for way in ways}
@@ -37,12 +37,12 @@ def _instructions(table: Table, way: str, number: int) -> int:
         check=False,
     )
     found = re.search(r"Collected : (\d+)", ran.stderr)
-    assert ran.returncode == 0 and found, ran.stderr
+    assert found, ran.stderr
+    assert ran.returncode == 0, ran.stderr
     return int(found[1])
 
 
 def repeat(table: Table, way: str, number: int) -> None:
     """Be a process that is counted: run one way so many times; what only drives it, where it has no name."""
     with Bench(table, [table.way(way)] if way else []) as bench:
-        timer: Timer = bench.timers[way]
-        timer.timeit(number)
+        bench.timers[way].timeit(number)

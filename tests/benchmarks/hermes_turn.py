@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "integrations" / "hermes" / "drive"))
@@ -78,13 +78,17 @@ def measure(host: Host, kind: str, pairs: int) -> str:
     for number in range(pairs):
         for which in ROUNDS[number % len(ROUNDS)]:
             seen[which].append(host.turn(text, on=which == "on"))
-    turn, more, noise = median(seen["off"]), difference(seen, "on"), difference(seen, "control")
-    allowed = max(turn / 100, 0.5)
-    return f"{kind:20} {turn:8.2f} ms   on {more:+7.3f} ms   control {noise:+7.3f} ms   allowed {allowed:.2f} ms"
+    turn = median(seen["off"])
+    (more, doubt), (noise, doubt_of_noise) = difference(seen, "on"), difference(seen, "control")
+    on, control = f"on {more:+.2f} ±{doubt:.2f} ms", f"control {noise:+.2f} ±{doubt_of_noise:.2f} ms"
+    return f"{kind:20} {turn:7.2f} ms   {on}   {control}   allowed {max(turn / 100, 0.5):.2f} ms"
 
 
-def difference(seen: dict[str, list[float]], which: str) -> float:
-    return median(one - other for one, other in zip(seen[which], seen["off"], strict=True))
+def difference(seen: dict[str, list[float]], which: str) -> tuple[float, float]:
+    """Return the median of the differences of pairs, and its standard error, which the middle half of them tells."""
+    pairs = [one - other for one, other in zip(seen[which], seen["off"], strict=True)]
+    lower, middle, upper = quantiles(pairs, n=4)
+    return middle, 1.253 * (upper - lower) / 1.349 / len(pairs) ** 0.5
 
 
 def main(pairs: int) -> None:

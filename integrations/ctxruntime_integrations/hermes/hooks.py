@@ -24,6 +24,7 @@ Callback = Callable[..., Any]  # Any: the plugin's
 MISSING: Final = ("",)
 """What the host passes for an id that it does not know, in a nested tool's call for one."""
 
+_viewing: Final = guard("hermes: the callbacks of an event")
 _kept: Final[dict[tuple[str, str], tuple[Sequence[Callback], list[Callback]]]] = {}
 """The callbacks of an event as they were registered, and adapted, by registry and event."""
 
@@ -112,11 +113,13 @@ def adapting_callbacks(original: Entry) -> Entry:
 
 def _view(manager: Any, registry: str, event: Any) -> object:
     """Return the manager to call: itself where nobody is registered for the event."""
-    with guard("hermes: the callbacks of an event"):
+    try:
         callbacks = getattr(manager, registry).get(event)
         # A copy, as the host hands none out that registering in it would change.
         return View(manager, registry, {event: list(adapted(registry, event, callbacks))}) if callbacks else manager
-    return manager
+    except Exception as error:  # noqa: BLE001  # the guard's, without the cost of its `with`, which each event would pay
+        _viewing.caught(error)
+        return manager
 
 
 def _is_of_here(event: dict[str, object]) -> bool:

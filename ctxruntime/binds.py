@@ -117,11 +117,11 @@ def bind_door(keys: Mapping[Key[Any], object] | None, values: Mapping[str, objec
     for name, value in (named(keys, values) if keys else values).items():
         key = KEYS.get(name) or find(name)
         binds |= key.bit
-        if callable(value) and is_question(value, key):
+        if type(value) is not str and callable(value) and is_question(value, key):
             computed = True
-            bound.append((key, value))
         else:
-            bound.append((key, key.admit(value)))
+            value = key.admit(value)
+        bound.append((key, value))
     if binds & _SESSION:
         binds |= _PREVIOUS
     return BindDoor(bound, binds) if computed else Bound(bound, binds)

@@ -20,6 +20,8 @@ from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, cast, final
 
+from ctxruntime.references import References
+
 if TYPE_CHECKING:  # a checker narrows enum members; the enum module is too dear to import for one sentinel
     from collections.abc import Iterable, Iterator
     from enum import Enum
@@ -95,7 +97,7 @@ class Layer:
         token: Token[Layer] | Literal["held", "left"] | None
         links: Links | None
         mirrored: Any  # telemetry's, whatever it keeps
-        derived: set[ref[Derived]] | None
+        derived: References[Derived] | None
         door: object
 
     left_elsewhere: ClassVar[bool] = False
@@ -331,8 +333,10 @@ def inherit(layer: Derived, parent: Layer) -> None:
         if parent is not NOTHING:
             derived = parent.derived
             if derived is None:
-                derived = parent.derived = set()
-            derived.add(ref(layer, derived.discard))
+                derived = parent.derived = References()
+            derived.append(ref(layer))
+            if len(derived) > derived.room:
+                derived.tidy()
     finally:
         lock.release()
 
@@ -361,13 +365,10 @@ def write(layer: Layer, key: Any, value: object) -> None:
     key.put(layer, value)
     if layer.mirrored is not None:
         layer.mirrored.outdate()
-    for reference in (layer.derived or _NO_LAYERS).copy():
+    for reference in tuple(layer.derived or ()):
         derived = reference()
         if derived is not None and not derived.binds & key.bit:
             write(derived, key, value)
-
-
-_NO_LAYERS: Final[frozenset[ref[Derived]]] = frozenset()
 
 
 def tell_entered(layer: Layer) -> None:

@@ -11,7 +11,7 @@ import ctxruntime
 
 PACKAGE = Path(ctxruntime.__file__).parent
 FLOORS = [
-    {"errors"},
+    {"errors", "references"},
     {"layers"},
     {"generators", "guarding", "keys", "values", "subscriptions"},
     {"decorating"},

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
 from enum import Enum
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -152,21 +153,38 @@ def test_an_enum_member_that_can_be_called_is_a_value() -> None:
         assert key.get() is Shade.DARK
 
 
-def test_bind_while_the_turn_is_left_elsewhere_is_of_one_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bind that is made just as another thread leaves the turn inherits from that turn alone."""
-    outer, inner = ctx.session(session_id="A", user_id="uA"), ctx.session(session_id="B", user_id="uB")
-    copy = layers._copy
+def bind_traced(each_line: Callable[[int], None]) -> None:
+    """Enter and leave a bind; call `each_line` before each line by which its layer gets the values of the turn."""
 
-    def copy_meanwhile(parent: Any, layer: Any) -> None:
-        elsewhere(inner.close)
-        copy(parent, layer)
+    def tracing(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code is layers.inherit.__code__ and event == "line":
+            each_line(frame.f_lineno - frame.f_code.co_firstlineno)
+        return tracing
 
-    with outer:
-        inner.open()
-        monkeypatch.setattr(layers, "_copy", copy_meanwhile)
+    traced = sys.gettrace()
+    sys.settrace(tracing)
+    try:
         with ctx.bind(frontend="f"):
+            sys.settrace(traced)
             assert dict(ctx.current()) == {"session_id": "B", "user_id": "uB", "frontend": "f"}
-        assert ctx.SESSION_ID.get() == "A"
+    finally:
+        sys.settrace(traced)
+
+
+def test_bind_while_the_turn_is_left_elsewhere_is_of_one_session() -> None:
+    """A bind that is made just as another thread leaves the turn, at any moment, inherits from that turn alone."""
+    lines: list[int] = []
+    with ctx.session(session_id="B", user_id="uB"):
+        bind_traced(lines.append)
+    assert len(lines) > 10
+
+    for moment in lines:
+        inner = ctx.session(session_id="B", user_id="uB")
+        with ctx.session(session_id="A", user_id="uA"):
+            inner.open()
+            bind_traced(lambda line: elsewhere(inner.close) if line == moment else None)  # noqa: B023
+            assert inner.ended is True
+            assert ctx.SESSION_ID.get() == "A"
 
 
 def test_turn_closed_by_two_threads_at_once_is_closed_once(monkeypatch: pytest.MonkeyPatch) -> None:

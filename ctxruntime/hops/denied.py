@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from threading import Thread
+from types import FunctionType
 from typing import Any, Final
 
 SHIPPED: Final = frozenset(
@@ -89,6 +90,8 @@ def is_denied(thread: Thread) -> bool:
 
 def is_denied_target(target: Any) -> bool:
     """Tell whether what a thread runs (a callable object: its class) must be born with nothing."""
+    if type(target) is FunctionType:  # nearly always, and each start of a thread asks
+        return _is_listed(target)
     while isinstance(target, partial):
         target = target.func
     target = getattr(target, "__func__", target)

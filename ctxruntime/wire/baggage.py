@@ -17,7 +17,7 @@ from ctxruntime.errors import InvalidValueError
 from ctxruntime.keys import KEYS, Key, require_key
 from ctxruntime.wire.texts import text_of, value_of
 
-__all__ = ["MAX_BYTES", "MAX_MEMBERS", "MAX_MEMBER_BYTES", "MAX_OURS", "believed", "merged"]
+__all__ = ["MAX_BYTES", "MAX_MEMBERS", "MAX_MEMBER_BYTES", "MAX_OURS", "believed", "managed", "merged"]
 
 MAX_BYTES: Final = 8192
 """The most bytes of baggage, all headers and commas counted."""
@@ -47,8 +47,6 @@ def merged(text: str) -> str:
     What is unbound is removed. Nothing is pushed out to make room: what does not fit any more is left out.
     """
     ours = managed()
-    if not ours:
-        return text
     present = [(member, _name(member)) for member in _members(text)]
     kept = [member for member, name in present if name not in ours]
     entries, problems = _entries(ours.values())

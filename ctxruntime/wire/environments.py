@@ -10,13 +10,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, AnyStr, Final, overload
 
 from ctxruntime.keys import Key
-from ctxruntime.wire.baggage import believed, merged
+from ctxruntime.wire.baggage import believed, managed, merged
 from ctxruntime.wire.tracing import TRACE_NAMES, trace_entries
 
 __all__ = ["child_env", "from_env"]
 
 BAGGAGE: Final = "BAGGAGE"
 TRACE: Final = {name.upper(): name for name in TRACE_NAMES}
+_NAMES: Final = (BAGGAGE, *TRACE)
+_SPELLINGS: Final = (*_NAMES, *map(str.encode, _NAMES))
 
 
 @overload
@@ -43,8 +45,10 @@ def child_env(base: Mapping[Any, Any] | None = None) -> dict[Any, Any]:
 def changed_env(base: Mapping[Any, Any]) -> dict[Any, Any] | None:
     """Return what `child_env` makes of `base`; None if that is right as it is, as it nearly always is."""
     found = base if base is os.environ else dict(base)
-    before = {name: _texts(found, name) for name in (BAGGAGE, *TRACE)}
     entries = trace_entries()
+    if not (entries or managed() or any(map(found.__contains__, _NAMES if found is os.environ else _SPELLINGS))):
+        return None
+    before = {name: _texts(found, name) for name in _NAMES}
     after = {name: entries.get(entry, "") for name, entry in TRACE.items()}
     after[BAGGAGE] = merged(",".join(before[BAGGAGE]))
     changes = {name: text for name, text in after.items() if before[name] != ([text] if text else [])}

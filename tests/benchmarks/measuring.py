@@ -16,8 +16,9 @@ from importlib.metadata import PackageNotFoundError, version
 from timeit import Timer
 from typing import Any
 
-ROUNDS = 400
-SLICE = 150
+ROUNDS = 600
+SLICE = 0.4e-3
+"""How many seconds of one way are timed at a stretch, or one run of it if that takes longer."""
 
 Names = dict[str, Any]
 Setting = Callable[[], AbstractContextManager[Names]]
@@ -82,7 +83,6 @@ class Table:
         promises: what is promised of them.
         less: what is timed besides and taken off each, as the cost of what only drives them.
         setting: set up for all of them, in each process.
-        number: how often a statement is run in a slice.
         sizes: of the programs that a table of sizes compares; its ways are called `STEP, SIZE`.
     """
 
@@ -92,7 +92,6 @@ class Table:
     promises: tuple[Promise, ...] = ()
     less: str = ""
     setting: Setting = nothing
-    number: int = SLICE
     sizes: tuple[int, ...] = ()
 
     def way(self, name: str) -> Way:
@@ -107,6 +106,7 @@ class Bench:
     table: Table
     ways: Sequence[Way]
     timers: dict[str, Timer] = field(default_factory=dict[str, Timer])
+    numbers: dict[str, int] = field(default_factory=dict[str, int])
     _stack: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Bench:
@@ -116,8 +116,9 @@ class Bench:
             self.timers[way.name] = Timer(way.statement, globals=own)
         if self.table.less:
             self.timers[""] = Timer(self.table.less, globals=names)
-        for timer in self.timers.values():
+        for name, timer in self.timers.items():
             timer.timeit(2)  # what is made at the first need is made now
+            self.numbers[name] = runs_of_a_slice(timer)
         gc.collect()
         return self
 
@@ -126,7 +127,12 @@ class Bench:
 
     def slice(self, name: str) -> float:
         """Return how many seconds one run of a way takes, over one slice."""
-        return self.timers[name].timeit(self.table.number) / self.table.number
+        return self.timers[name].timeit(self.numbers[name]) / self.numbers[name]
+
+
+def runs_of_a_slice(timer: Timer) -> int:
+    """Return how often a statement is run in a slice."""
+    return max(1, round(SLICE / (min(timer.repeat(5, 3)) / 3)))
 
 
 def race(names: Sequence[str], slice_of: Callable[[str], float], rounds: int = ROUNDS) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from measuring import Promise, Table
-from tables import TABLES
+from tables import ALL, TABLES
 from workers import measured
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
@@ -37,3 +37,8 @@ def test_a_promise_is_kept(table: Table, promise: Promise) -> None:
 
     print(f"{promise.way}: {min(ratios):.3f} of {most:.3f}")
     assert min(ratios) <= most * HEAD_ROOM
+
+
+def test_each_table_has_a_name_of_its_own() -> None:
+    """No table takes the place of another."""
+    assert len(TABLES) == len(ALL)

@@ -8,6 +8,7 @@ and undoing leaves no trace.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any, Final, final
 
 from ctxruntime import GATEWAY_SESSION_KEY, SESSION_ID, adapt
@@ -32,16 +33,12 @@ _kept: Final[dict[tuple[str, str], tuple[Sequence[Callback], list[Callback]]]] =
 def adapted(registry: str, event: str, callbacks: Sequence[Callback]) -> list[Callback]:
     """Return the callbacks of an event adapted, each once for as long as nothing else is registered."""
     kept = _kept.get((registry, event))
-    if kept is not None and len(kept[0]) == len(callbacks) and all(map(_is, kept[0], callbacks)):
+    if kept is not None and len(kept[0]) == len(callbacks) and all(map(is_, kept[0], callbacks)):
         return kept[1]
     if kept is not None:
         _kept.clear()  # the plugins were loaded again, and the old ones are not to live on here
     _kept[registry, event] = found = (tuple(callbacks), [_adapted(callback) for callback in callbacks])
     return found[1]
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 def _adapted(callback: Callback) -> Callback:

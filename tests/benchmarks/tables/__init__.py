@@ -14,21 +14,19 @@ from tables.spans import ATTRIBUTES, TURNS
 from tables.steps import STEPS
 from tables.untraced import UNTRACED
 
-__all__ = ["TABLES"]
+__all__ = ["ALL", "TABLES"]
 
-TABLES: Final[dict[str, Table]] = {
-    table.name: table
-    for table in (
-        HANDLERS,
-        METHODS,
-        ASYNC_HANDLERS,
-        SCOPES,
-        OTHER_SCOPES,
-        *HOPS,
-        STEPS,
-        ATTRIBUTES,
-        *UNTRACED,
-        TURNS,
-        *SCALES,
-    )
-}
+ALL: Final[tuple[Table, ...]] = (
+    HANDLERS,
+    METHODS,
+    ASYNC_HANDLERS,
+    SCOPES,
+    OTHER_SCOPES,
+    *HOPS,
+    STEPS,
+    ATTRIBUTES,
+    *UNTRACED,
+    TURNS,
+    *SCALES,
+)
+TABLES: Final[dict[str, Table]] = {table.name: table for table in ALL}

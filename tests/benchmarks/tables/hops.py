@@ -85,13 +85,13 @@ def patched(patch: Callable[[], Any], inner: Setting) -> Setting:
     return setting
 
 
-def hop(name: str, title: str, statement: str, inner: Setting, number: int, *more: Way, most: float = 0) -> Table:
+def hop(name: str, title: str, statement: str, inner: Setting, *more: Way, most: float = 0) -> Table:
     """Return the table of a hop, as it is and under each patch."""
     ways = tuple(
         Way(what, statement, patched(patch, inner), needs, process=what) for what, (patch, needs) in PATCHES.items()
     )
     promises = (Promise(most, more[1].name, more[0].name),) if most else ()
-    return Table(name, title, ways + more, promises, number=number)
+    return Table(name, title, ways + more, promises)
 
 
 # The hops
@@ -199,19 +199,19 @@ def same_process(statement: str, inner: Setting, name: str) -> tuple[Way, Way]:
 
 HOPS: Final = (
     hop(
-        "pool-jobs", "A hundred jobs for a pool of threads", "hundred_jobs(submit, pool)", pool, 10,
+        "pool-jobs", "A hundred jobs for a pool of threads", "hundred_jobs(submit, pool)", pool,
         *same_process("hundred_jobs(%s, pool)", pool, "submit"), most=1.15,
     ),
     hop(
-        "threads", "Ten threads, from start to join", "ten_threads(start)", threads, 10,
+        "threads", "Ten threads, from start to join", "ten_threads(start)", threads,
         *same_process("ten_threads(%s)", threads, "start"), most=1.1,
     ),
-    hop("tasks", "A hundred tasks of a loop", "run(hundred_tasks())", loop, 10),
+    hop("tasks", "A hundred tasks of a loop", "run(hundred_tasks())", loop),
     hop(
-        "executor-calls", "A hundred calls of run_in_executor", "run(hundred_in_executor())", loop, 5,
+        "executor-calls", "A hundred calls of run_in_executor", "run(hundred_in_executor())", loop,
         Way("asgiref sync_to_async", "run(hundred_in_executor())", asgiref, ("asgiref",), process="asgiref"),
     ),
-    hop("done-callbacks", "A hundred callbacks of a future", "hundred_callbacks()", callbacks, 50),
-    hop("queue-items", "A thousand items through a queue", "thousand_items()", items, 5),
-    hop("process-jobs", "Ten jobs for a pool of processes", "ten_process_jobs(pool)", processes, 5),
+    hop("done-callbacks", "A hundred callbacks of a future", "hundred_callbacks()", callbacks),
+    hop("queue-items", "A thousand items through a queue", "thousand_items()", items),
+    hop("process-jobs", "Ten jobs for a pool of processes", "ten_process_jobs(pool)", processes),
 )  # fmt: skip

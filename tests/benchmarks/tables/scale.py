@@ -108,7 +108,7 @@ def scale(
         for size in sizes
     )
     promises = tuple(Promise(SAME, at(step, sizes[-1]), at(step, sizes[0])) for step in constant)
-    return Table(name.replace(" ", "-"), f"With more {name}", ways, promises, sizes=sizes, number=200)
+    return Table(f"more-{name.replace(' ', '-')}", f"With more {name}", ways, promises, sizes=sizes)
 
 
 def at(step: str, size: int) -> str:

@@ -89,7 +89,6 @@ ATTRIBUTES: Final = Table(
     (Promise(1.3, MIRRORED, BY_HAND), Promise(0.63, MIRRORED, COPIED)),
     less="bare('s')",
     setting=with_attributes,
-    number=20,
 )
 
 
@@ -251,5 +250,4 @@ TURNS: Final = Table(
         ),
     ),
     (Promise(1.3, WHOLE, CAREFUL), Promise(0.75, WHOLE, TOGETHER)),
-    number=20,
 )

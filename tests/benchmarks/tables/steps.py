@@ -58,5 +58,4 @@ STEPS: Final = Table(
         Way("ctxruntime, a decorated generator", "for item in held(): pass", ours),
     ),
     (Promise(4.0, "ctxruntime, a decorated generator", FROM, out_of_reach=7.5),),
-    number=50,
 )

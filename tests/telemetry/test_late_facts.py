@@ -186,6 +186,17 @@ def test_a_rotation_shows_from_the_next_trace_on(spans: Any) -> None:
     assert set(spans.column("ctxruntime.session.id").values()) == {None}
 
 
+def test_each_trace_of_a_turn_keeps_the_session_that_it_began_with(spans: Any) -> None:
+    """A rotation shows in none of the traces that began before it, be it the turn's first trace or a later one."""
+    with ctx.session(session_id="s1"):
+        spans.start("first").end()
+        with spans.span("second"):
+            ctx.amend(session_id="s2")
+            spans.start("child of the second").end()
+
+    assert spans.column("session.id") == {"first": "s1", "second": "s1", "child of the second": "s1"}
+
+
 def test_a_trace_keeps_its_session_after_its_spans_have_ended(spans: Any) -> None:
     """Detached work of a trace shows the id of the trace, also if nothing of it was open at the rotation."""
     with ctx.session(session_id="s1"):

@@ -176,6 +176,17 @@ def test_concurrent_turns_keep_apart(spans: Any) -> None:
     assert sorted(found) == sorted((f"s{number}", f"s{number}") for number in range(20) for _ in "12")
 
 
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_what_a_span_was_started_with_wins_in_every_trace(spans: Any, before: int) -> None:
+    """A span's own attributes stay, be it the turn's first span or one of a later trace."""
+    with ctx.session(session_id="s1", user_id="u1", frontend="cli"):
+        for number in range(before):
+            spans.start(f"before {number}").end()
+        spans.start("own", attributes={"user.id": "mine"}).end()
+
+    assert spans.attributes("own") == {**S1, "user.id": "mine", "frontend": "cli"}
+
+
 def test_what_the_caller_set_wins(spans: Any) -> None:
     """An attribute that is given at start stays, and the others are added."""
     with ctx.session(session_id="s1", user_id="u1", previous_session_id="s0"):

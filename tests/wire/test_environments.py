@@ -91,6 +91,18 @@ def test_a_stale_trace_does_not_reach_the_child() -> None:
         assert wire.child_env(stale) == {"HOME": "/", "TRACEPARENT": TRACEPARENT}
 
 
+@pytest.mark.parametrize("name", ["TRACEPARENT", "TRACESTATE"])
+@pytest.mark.parametrize("how", ["as text", "as bytes", "of the process"])
+def test_a_stale_trace_is_removed_where_no_key_is_on_the_wire(name: str, how: str) -> None:
+    """So it is in a program that defines no key with `wire=True`, and in which no span is current, in each spelling."""
+    base = {"as text": f"{{'A': 'b', '{name}': 'old'}}", "as bytes": f"{{b'A': b'b', b'{name}': b'old'}}"}.get(how, "")
+    program = (
+        f"from ctxruntime import wire; print(*(str(n) for n in wire.child_env({base}) if '{name}' in str(n)), sep='')"
+    )
+
+    assert child(program, {**os.environ, name: "old"}) == ""
+
+
 def test_a_redacted_key_never_reaches_a_child() -> None:
     """Not in clear, not hashed, not left over."""
     with ctx.session({HASHED: "secret"}):

@@ -12,7 +12,7 @@ from pathlib import Path
 from measuring import Bench, Table, Way
 
 HERE = Path(__file__).parent
-FEW, MANY = 200, 1200
+FEW, MANY = 50, 300
 """How often a statement is run in either of two processes; what starting one costs is in both."""
 
 

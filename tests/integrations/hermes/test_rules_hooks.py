@@ -70,3 +70,42 @@ def test_an_event_may_tell_of_a_manager(
     replace(Manager.invoke)(Manager(), "event", manager="somebody")
 
     assert told == [{"manager": "somebody"}]
+
+
+@pytest.mark.parametrize(
+    ("replace", "registry"), [(hooks.hook_event, "_hooks"), (hooks.middleware_event, "_middleware")]
+)
+@pytest.mark.parametrize(
+    ("event", "served"),
+    [
+        pytest.param({"session_id": "s1"}, ("s1", "k1"), id="of the turn"),
+        pytest.param({}, ("s1", "k1"), id="of nobody"),
+        pytest.param({"session_id": ""}, ("s1", "k1"), id="of nobody known"),
+        pytest.param({"session_id": "s2"}, ("s2", None), id="of another session"),
+        pytest.param({"parent_session_id": "s2"}, ("s2", None), id="of another's child"),
+        pytest.param({"session_id": 7}, ("s1", "k1"), id="of no session at all"),
+    ],
+)
+def test_an_event_is_called_in_the_session_that_it_is_of(
+    replace: Callable[[Callable[..., object]], Callable[..., object]],
+    registry: str,
+    event: dict[str, object],
+    served: tuple[str, str | None],
+) -> None:
+    """Callbacks of an event of another session than the one in effect are called in that one, and in no chat's."""
+    seen: list[object] = []
+
+    def hook(**_: object) -> None:
+        seen.append((ctxruntime.SESSION_ID.get(None), ctxruntime.GATEWAY_SESSION_KEY.get(None)))
+
+    class Manager:
+        def invoke(self, name: str, **told: object) -> None:
+            for called in getattr(self, registry)[name]:
+                called(**told)
+
+    setattr(Manager, registry, {"event": [hook]})
+    with ctxruntime.session(session_id="s1", gateway_session_key="k1"):
+        replace(Manager.invoke)(Manager(), "event", **event)
+        assert ctxruntime.SESSION_ID.get() == "s1"
+
+    assert seen == [served]

@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 from measuring import Table
 from report import FIGURES, Results, ranked, unit
 
@@ -34,6 +35,7 @@ def bars(table: Table, results: Results) -> Figure:
     axes.bar_label(drawn, [f" {unit(seconds)}" for _, seconds in found], fontsize=8)
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda seconds, _: unit(seconds))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlim(min(seconds for _, seconds in found) / 2, max(seconds for _, seconds in found) * 4)
     return bare(figure, axes, table.title)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -75,4 +76,9 @@ def happened(phase: str, event: str) -> bool:
     return any(one["phase"] == phase and one["event"] == event for one in tuple(hook_recorder.EVENTS))
 
 
-__all__ = ["KEY", "agent", "discover", "happened", "prepare", "wait_for"]
+def titling() -> bool:
+    """Tell whether a thread of the host's asks for a title: it begins when a turn is over, and nobody waits for it."""
+    return any(thread.name == "auto-title" for thread in threading.enumerate())
+
+
+__all__ = ["KEY", "agent", "discover", "happened", "prepare", "titling", "wait_for"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import hook_recorder
-from acting import discover, prepare, wait_for
+from acting import discover, prepare, titling, wait_for
 from actors import Actor, AtTheCommandLine, AtTheTui, Gateway, InAChat, Tui
 from stored import routes, rows
 from world import RAW_ARGS, World
@@ -84,7 +83,7 @@ class Talk:
     def step(self, step: str, act: Callable[[], str]) -> None:
         hook_recorder.phase = f"{self.name}: {step}"
         self.told[step] = act()
-        wait_for(lambda: not any(thread.name == "auto-title" for thread in threading.enumerate()))
+        wait_for(lambda: not titling())
         self.counted[step] = counters(self.actor)
         self.ids[step] = self.actor.session_id()
 

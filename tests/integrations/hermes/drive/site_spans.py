@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import hook_recorder
-from acting import KEY, agent, discover, happened, prepare, wait_for
+from acting import KEY, agent, discover, happened, prepare, titling, wait_for
 from actors import Actor, AtTheCommandLine, AtTheTui, Gateway, InAChat, Tui
 from opentelemetry import trace
 from opentelemetry.instrumentation.httpx import HTTPXClientInstrumentor
@@ -89,7 +89,7 @@ def drive(world: World) -> dict[str, Any]:
         ids[phase] = with_blocked_tools(lambda phase=phase, mark=mark: run(model, phase, mark))
     no_news()
     ids |= frontends(world)
-    wait_for(lambda: recorded.open() == 0)
+    wait_for(lambda: not titling() and recorded.open() == 0)
     return {"ids": ids, "spans": recorded.told(), "open": recorded.open(), "texts": [f.name for f in model.files]}
 
 

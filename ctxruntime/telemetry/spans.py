@@ -110,7 +110,7 @@ class SessionSpanProcessor(SpanProcessor):
     def take(self, span: Any, layer: Layer, view: View) -> None:
         """Add what is absent on a span that serves the turn of a layer from now on."""
         root: Any = view.root or view  # a view without a root is a RootView
-        span._ctxruntime_layer = layer
+        setattr(span, LAYER, layer)
         # Registered before it is read what to add: an amend meanwhile either shows in that, or finds the span.
         spans = root.spans
         spans.append(ref(span))

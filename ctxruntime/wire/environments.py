@@ -13,7 +13,7 @@ from ctxruntime.keys import Key
 from ctxruntime.wire.baggage import believed, managed, merged
 from ctxruntime.wire.tracing import TRACE_NAMES, trace_entries
 
-__all__ = ["child_env", "from_env"]
+__all__ = ["changed_env", "child_env", "from_env"]
 
 BAGGAGE: Final = "BAGGAGE"
 TRACE: Final = {name.upper(): name for name in TRACE_NAMES}

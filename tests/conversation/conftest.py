@@ -233,15 +233,17 @@ class Proxy:
         """Called between the server's answer and the break."""
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.listener.getsockname()[1]
-        self.ends: list[socket.socket] = []
-        threading.Thread(target=self.accept, daemon=True).start()
+        self.ends: list[socket.socket] = [self.listener]
+        self.accepting = threading.Thread(target=self.accept, daemon=True)
+        self.accepting.start()
 
     def accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self.listener.accept()
+                self.ends.append(near)
                 far = socket.create_connection(("127.0.0.1", self.target))
-                self.ends += (near, far)
+                self.ends.append(far)
                 for pump in (self.ask, self.answer):
                     threading.Thread(target=pump, args=(near, far), daemon=True).start()
 
@@ -262,7 +264,10 @@ class Proxy:
                     near.sendall(data)
 
     def close(self) -> None:
-        for end in (self.listener, *self.ends):
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.accepting.join(PATIENCE)  # what it has accepted meanwhile is to be closed, too
+        for end in self.ends:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()

@@ -82,16 +82,14 @@ reset()
 
 def is_denied(thread: Thread) -> bool:
     """Tell whether a thread must be born with nothing."""
-    cls = type(thread)
-    if cls is not Thread and any(map(_is_listed, cls.__mro__)):
-        return True
-    return is_denied_target(getattr(thread, "_target", None))
+    cls, target = type(thread), getattr(thread, "_target", None)
+    if cls is Thread and type(target) is FunctionType and target.__name__ not in _listed:
+        return False  # nearly always, and each start of a thread asks
+    return (cls is not Thread and any(map(_is_listed, cls.__mro__))) or is_denied_target(target)
 
 
 def is_denied_target(target: Any) -> bool:
     """Tell whether what a thread runs (a callable object: its class) must be born with nothing."""
-    if type(target) is FunctionType:  # nearly always, and each start of a thread asks
-        return _is_listed(target)
     while isinstance(target, partial):
         target = target.func
     target = getattr(target, "__func__", target)

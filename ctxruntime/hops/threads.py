@@ -58,7 +58,7 @@ def _birth_of(thread: Thread) -> Context | None:
     """Return the context that a thread is to be born with; None where its native one is right."""
     if is_denied(thread):
         return without_keys(native_birth()) if THREADS_INHERIT else None
-    if isinstance(thread, Timer):
+    if type(thread) is not Thread and isinstance(thread, Timer):
         return keys_alone(current(), native_birth())
     return copied_context()
 

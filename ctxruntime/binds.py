@@ -8,6 +8,7 @@ from ctxruntime.doors import Door, answer, is_question
 from ctxruntime.keys import KEYS, PREVIOUS_SESSION_ID, SESSION_ID, find, named
 from ctxruntime.layers import (
     CURRENT,
+    ELSEWHERE,
     HELD,
     LINKED,
     SUBSCRIBERS,
@@ -54,7 +55,7 @@ class Bound(Derived, Once[None]):
         layer: Layer = self
         layer.token = HELD  # it is taken; until it has its values, nobody reads it
         here = _here()
-        inherit(self, settle() if here.left_elsewhere else here)
+        inherit(self, settle() if here.token is ELSEWHERE else here)
         if self.binds & _SESSION:
             layer.previous_session_id = UNSET  # the one before another session is not known, unless it is given
         for key, value in self.given:
@@ -90,7 +91,7 @@ class BindDoor(Door[None, Derived]):
     def make(self, call: Call | None = None) -> Derived:
         """Make a layer that inherits from what is in effect here."""
         here = _here()
-        layer = derive(settle() if here.left_elsewhere else here, self.binds)
+        layer = derive(settle() if here.token is ELSEWHERE else here, self.binds)
         if self.binds & _SESSION:
             layer.previous_session_id = UNSET
         for key, value in self.given:
@@ -115,7 +116,10 @@ def bind_door(keys: Mapping[Key[Any], object] | None, values: Mapping[str, objec
     bound: Given = []
     binds, computed = 0, False
     for name, value in (named(keys, values) if keys else values).items():
-        key = KEYS.get(name) or find(name)
+        try:
+            key = KEYS[name]
+        except KeyError:
+            key = find(name)
         binds |= key.bit
         if type(value) is not str and callable(value) and is_question(value, key):
             computed = True

@@ -25,7 +25,7 @@ from ctxruntime.references import References
 if TYPE_CHECKING:  # a checker narrows enum members; the enum module is too dear to import for one sentinel
     from collections.abc import Iterable, Iterator
     from enum import Enum
-    from typing import Any, ClassVar, Final, Literal, TypeAlias
+    from typing import Any, Final, Literal, TypeAlias
 
     class Unset(Enum):
         """The type of UNSET."""
@@ -77,7 +77,8 @@ class Layer:
     __slots__ = (
         *PLACES,
         "more",  # the values of keys that have no slot, by name; None while there are none
-        "token",  # None before entering, the variable's Token while entered (HELD between two steps), LEFT after
+        "token",  # None before entering, the variable's Token while entered (HELD between two steps), LEFT after;
+        # ELSEWHERE is read where the layer was left elsewhere
         "links",  # what to give back to linked variables on leaving
         "mirrored",  # what telemetry keeps for the layer; an amend calls its `outdate`
         "derived",  # the layers that an amend of this one must reach, weakly
@@ -94,13 +95,12 @@ class Layer:
         own1: object
         own2: object
         more: dict[str, object] | None
-        token: Token[Layer] | Literal["held", "left"] | None
+        token: Token[Layer] | Literal["held", "left", "elsewhere"] | None
         links: Links | None
         mirrored: Any  # telemetry's, whatever it keeps
         derived: References[Derived] | None
         door: object
 
-    left_elsewhere: ClassVar[bool] = False
     parent: Layer | None = None
     turn: Any = None  # scope.Turn, which is defined above this floor
     binds: Bits = 0
@@ -116,7 +116,7 @@ class Layer:
 # A token keeps the layer below alive: kept past leaving, turns that start turns would chain for ever.
 LEFT: Final = "left"
 HELD: Final = "held"
-
+ELSEWHERE: Final = "elsewhere"
 
 NOTHING: Final = Layer()
 """What is in effect where no scope is."""
@@ -154,14 +154,18 @@ def _settling(name: str) -> property:
 _twins: dict[type[Layer], type[Layer]] = {}
 
 
+_raw_token: Final[Any] = Layer.__dict__["token"]
+_elsewhere: Final[Any] = property(lambda _: ELSEWHERE, _raw_token.__set__)
+
+
 def _twin_of(cls: type[Layer]) -> type[Layer]:
     """Return the class that a layer of this one becomes when it is left elsewhere, made at the first need."""
-    if cls.left_elsewhere:  # another thread has left it just now
+    if cls.token is _elsewhere:  # another thread has left it just now
         return cls
     twin = _twins.get(cls)
     if twin is None:
         slots = {name: _settling(name) for name in (*PLACES, "more")}
-        made = type(f"{cls.__name__}LeftElsewhere", (cls,), {"__slots__": (), "left_elsewhere": True, **slots})
+        made = type(f"{cls.__name__}LeftElsewhere", (cls,), {"__slots__": (), "token": _elsewhere, **slots})
         # `type` called with three arguments is a plain `type`; of two threads that make one, the first has it
         twin = _twins.setdefault(cls, cast("type[Layer]", made))
     return twin
@@ -174,10 +178,9 @@ def settle() -> Layer:
     it does not, this context took the state over, keeps it, and gets an unmarked copy.
     """
     layer = _get()
-    while layer.left_elsewhere:
-        token = layer.token
+    while layer.token is ELSEWHERE:
         try:
-            _reset(cast("Token[Layer]", token))  # anything else in the slot is the TypeError below
+            _reset(_raw_token.__get__(layer))  # what is no token is the TypeError below
         except (ValueError, RuntimeError, TypeError):
             copy = derive(layer)
             _set(copy)
@@ -193,15 +196,15 @@ def settle() -> Layer:
 def current() -> Layer:
     """Return the layer in effect; `NOTHING` outside any scope."""
     layer = _get()
-    return settle() if layer.left_elsewhere else layer
+    return settle() if layer.token is ELSEWHERE else layer
 
 
 def in_effect() -> Iterator[Layer]:
     """Yield the layers that were entered here and not left, the newest first, as they stand."""
     layer: object = _get()
-    while isinstance(layer, Layer) and isinstance(layer.token, Token):
+    while isinstance(layer, Layer) and isinstance(token := _raw_token.__get__(layer), Token):
         yield layer
-        layer = layer.token.old_value  # Token.MISSING where there was none before
+        layer = token.old_value  # Token.MISSING where there was none before
 
 
 # Entering and leaving
@@ -217,7 +220,7 @@ def enter(layer: Layer, linked: Iterable[Any] = LINKED) -> None:
 def leave(layer: Layer) -> None:
     """End the layer's binding in the context that entered it, from wherever this is called. Never raises."""
     token = layer.token
-    if token is None or token is LEFT or layer.left_elsewhere:
+    if token is None or token is LEFT or token is ELSEWHERE:
         return
     if _get() is layer:
         try:
@@ -239,7 +242,8 @@ def leave(layer: Layer) -> None:
 
 def has_ended(layer: Layer) -> bool:
     """Tell whether a layer that was entered has been left, by whomever."""
-    return layer.token is LEFT or layer.left_elsewhere
+    token = layer.token
+    return token is LEFT or token is ELSEWHERE
 
 
 def _unlink(layer: Layer) -> None:
@@ -317,7 +321,7 @@ def inherit(layer: Derived, parent: Layer) -> None:
     lock.acquire()  # an amend between the copy and the registration would be lost; `with` would cost twice as much
     try:
         token = parent.token
-        if not parent.left_elsewhere:
+        if token is not ELSEWHERE:
             layer.session_id = parent.session_id
             layer.gateway_session_key = parent.gateway_session_key
             layer.previous_session_id = parent.previous_session_id
@@ -328,7 +332,7 @@ def inherit(layer: Derived, parent: Layer) -> None:
             layer.own2 = parent.own2
             more = parent.more
             layer.more = None if more is None else more.copy()
-        if parent.left_elsewhere or parent.token is not token:  # left with half of it copied, maybe settled too
+        if token is ELSEWHERE or parent.token is not token:  # left with half of it copied, maybe settled too
             _copy_raw(parent, layer)
         if parent is not NOTHING:
             derived = parent.derived

@@ -27,7 +27,7 @@ from ctxruntime.generators import answering_like, kind_of
 from ctxruntime.handlers.options import SOURCE
 from ctxruntime.handlers.plan import Passed, Plan
 from ctxruntime.keys import Key
-from ctxruntime.layers import CURRENT, UNSET, Layer, settle
+from ctxruntime.layers import CURRENT, ELSEWHERE, UNSET, Layer, settle
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -87,7 +87,8 @@ class _Writer:
         lines.append(f"{layer} = {here}()")
         if len(self.outer) > 1 or self.inner or self.plan.var_keyword:
             # One layer is read more than once: reading a left one settles, and would answer the rest from it.
-            lines.append(f"if {layer}.left_elsewhere: {layer} = {self.use('settle', settle)}()")
+            left = f"{layer}.token is {self.use('ELSEWHERE', ELSEWHERE)}"
+            lines.append(f"if {left}: {layer} = {self.use('settle', settle)}()")
         for number, passed in enumerate(self.outer.values()):
             lines += self.fill(passed, number, layer, unset)
         if self.inner or self.plan.var_keyword:

@@ -9,6 +9,7 @@ from typing import Any, Final, final
 from ctxruntime.guarding import guard
 from ctxruntime.layers import (
     CURRENT,
+    ELSEWHERE,
     LINKED,
     NOTHING,
     Derived,
@@ -29,7 +30,7 @@ _calling: Final = guard("hops: a call with keys")
 
 def copied_context() -> Context:
     """Return a copy of the whole context of this flow, without what was left from elsewhere."""
-    if _get().left_elsewhere:
+    if _get().token is ELSEWHERE:
         settle()
     return copy_context()
 

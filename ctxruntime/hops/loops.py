@@ -13,7 +13,7 @@ from typing import Any, Final
 from ctxruntime.guarding import guard
 from ctxruntime.hops.patching import Patch
 from ctxruntime.hops.versions import context_of
-from ctxruntime.layers import CURRENT, NOTHING, Derived, Layer, current, derive, enter, leave
+from ctxruntime.layers import CURRENT, ELSEWHERE, NOTHING, Derived, Layer, current, derive, enter, leave
 
 # What asyncio names in the handler's argument, and in which order it looks for the context (from 3.12 on).
 _FLOWS: Final = ("task", "future", "handle")
@@ -66,7 +66,7 @@ def _failing_layer(context: Any) -> Layer | None:
 
 def _layer_in(context: Context) -> Layer:
     layer = context.get(CURRENT, NOTHING)
-    if layer.left_elsewhere:
+    if layer.token is ELSEWHERE:
         with suppress(RuntimeError):  # entered at this moment, by another thread: it may be read, not settled
             return context.run(current)
     return layer

@@ -25,7 +25,8 @@ def native_birth() -> Context:
 def let_be_born(thread: Thread, context: Context) -> None:
     """Let a thread that is about to be started run in `context`, from its first line of Python to its last.
 
-    That its `excepthook` is called there too is why `run` alone would not do. A context that the thread was given by its maker (from 3.14 on) stays what `run` sees.
+    That its `excepthook` is called there too is why `run` alone would not do. A context that the thread was
+    given by its maker (from 3.14 on) stays what `run` sees.
     """
     made: Any = thread
     if _THREADS_HAVE_A_CONTEXT:

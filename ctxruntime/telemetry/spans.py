@@ -9,7 +9,7 @@ from opentelemetry.trace import get_current_span
 
 from ctxruntime.guarding import guard
 from ctxruntime.keys import REVISIONS
-from ctxruntime.layers import CURRENT, NOTHING, UNSET, Layer, amending, current
+from ctxruntime.layers import CURRENT, ELSEWHERE, NOTHING, UNSET, Layer, amending, current
 from ctxruntime.telemetry.building import Build, compile_build
 from ctxruntime.telemetry.open_spans import LAYER, mark_outside, started_watching, stopped_watching
 from ctxruntime.telemetry.presets import PREVIOUS, Preset, preset_named
@@ -92,7 +92,7 @@ class SessionSpanProcessor(SpanProcessor):
         """Give a span that starts its attributes."""
         try:
             layer = _here()
-            if parent_context is not None or layer.left_elsewhere:
+            if parent_context is not None or layer.token is ELSEWHERE:
                 layer = _meant(parent_context)
             if layer is not NOTHING:
                 view = layer.mirrored

@@ -5,10 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
+from types import MethodType
 from typing import Annotated, Any, Final, NewType
 
 from measuring import Names, Promise, Table, Way
+from wrapt import FunctionWrapper
 
 import ctxruntime as ctx
 from tables.shared import CHAT, SESSION, async_handler, handler, in_a_session
@@ -25,7 +28,59 @@ def bare(raw: str, session_id: Any, gateway_session_key: Any) -> str:
     return raw
 
 
+# The limit of a function, and of an object, with the same terms: what the caller passes wins, else what is in effect,
+# else the handler's default.
+
+UNSET: Final = object()
+
+
+class Facts:
+    __slots__ = ("gateway_session_key", "session_id")
+
+    def __init__(self, session_id: object = UNSET, gateway_session_key: object = UNSET) -> None:
+        self.session_id, self.gateway_session_key = session_id, gateway_session_key
+
+
+FACTS: Final[ContextVar[Facts]] = ContextVar("facts")
+facts = FACTS.get
+
+
+def written_out(raw: str, session_id: Any = UNSET, gateway_session_key: Any = UNSET) -> str:
+    here = facts()
+    if session_id is UNSET:
+        session_id = here.session_id
+        if session_id is UNSET:
+            session_id = None
+    if gateway_session_key is UNSET:
+        gateway_session_key = here.gateway_session_key
+        if gateway_session_key is UNSET:
+            gateway_session_key = None
+    return handler(raw, session_id, gateway_session_key)
+
+
+class WrittenOut(FunctionWrapper):  # type: ignore[type-arg]  # generic in the stubs alone
+    __call__ = staticmethod(written_out)
+
+    def __get__(self, instance: object, owner: object = None) -> Any:
+        return MethodType(written_out_method, instance)
+
+
+def written_out_method(self: object, raw: str, session_id: Any = UNSET, gateway_session_key: Any = UNSET) -> str:
+    here = facts()
+    if session_id is UNSET:
+        session_id = here.session_id
+        if session_id is UNSET:
+            session_id = None
+    if gateway_session_key is UNSET:
+        gateway_session_key = here.gateway_session_key
+        if gateway_session_key is UNSET:
+            gateway_session_key = None
+    return handler(raw, session_id, gateway_session_key)
+
+
 class Plugin:
+    by_hand = WrittenOut(handler, None)
+
     def direct(self, raw: str, session_id: str | None = None, gateway_session_key: str | None = None) -> str:
         return raw
 
@@ -36,7 +91,10 @@ class Plugin:
 
 @contextmanager
 def ours() -> Iterator[Names]:
+    FACTS.set(Facts(SESSION, CHAT))
     yield {
+        "written_out": written_out,
+        "written_out_object": WrittenOut(handler, None),
         "direct": handler,
         "adapted": ctx.adapt(handler),
         "injected": ctx.inject(handler),
@@ -218,6 +276,8 @@ HANDLERS: Final = Table(
     "Call a handler that wants two facts of the conversation",
     (
         Way("by hand: both passed", BY_HAND, ours),
+        Way("by hand: a function that looks", "written_out('x')", ours),
+        Way("by hand: an object that looks", "written_out_object('x')", ours),
         Way(ADAPT, "adapted('x')", ours),
         Way(INJECT, "injected('x')", ours),
         Way("a handler of one argument", "legacy('x')", ours),
@@ -255,6 +315,7 @@ METHODS: Final = Table(
     "Call a bound method that wants two facts of the conversation",
     (
         Way("by hand: both passed", f"plugin.{BY_HAND}", ours),
+        Way("by hand: an object that binds and looks", "plugin.by_hand('x')", ours),
         Way(INJECT, "plugin.injected('x')", ours),
     ),
     (Promise(7.4, INJECT, "by hand: both passed"),),

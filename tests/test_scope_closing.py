@@ -187,6 +187,23 @@ def test_bind_while_the_turn_is_left_elsewhere_is_of_one_session() -> None:
             assert ctx.SESSION_ID.get() == "A"
 
 
+def test_close_ends_the_entry_here_under_what_was_left_elsewhere() -> None:
+    """A scope object that is closed ends its entry here, even if what stands above it was left by another thread."""
+    scope, other = ctx.bind(frontend="f"), Context()
+    scope.open()
+    inner = ctx.bind(user_id="u")
+    inner.open()
+    other.run(scope.open)
+    elsewhere(inner.close)
+
+    scope.close()
+
+    assert dict(ctx.current()) == {}
+    assert other.run(ctx.FRONTEND.get) == "f"
+    scope.close()
+    assert other.run(ctx.FRONTEND.get, None) is None
+
+
 def test_turn_closed_by_two_threads_at_once_is_closed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads that close one turn in the same moment leave it as one does."""
     turn = ctx.session(session_id="s1").open()

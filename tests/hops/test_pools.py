@@ -60,6 +60,18 @@ def test_submit(pool: ThreadPoolExecutor) -> None:
     assert pool.submit(seen).result() is None
 
 
+def test_submit_after_a_close_from_elsewhere(pool: ThreadPoolExecutor) -> None:
+    """A job is of what is in effect below a turn that another thread has closed."""
+    with ctx.session(session_id="outer"):
+        scope = ctx.session(session_id="inner")
+        scope.open()
+        thread = threading.Thread(target=scope.close)
+        thread.start()
+        thread.join()
+
+        assert pool.submit(ctx.SESSION_ID.get).result(5) == "outer"
+
+
 def test_submit_passes_everything_on(pool: ThreadPoolExecutor) -> None:
     """Arguments, results and errors are the job's own."""
 

@@ -282,15 +282,19 @@ def test_unbound_and_empty_keys_leave_no_trace(spans: Any, caplog: pytest.LogCap
 
 def test_a_turn_left_elsewhere_is_not_shown_where_it_was_entered(spans: Any) -> None:
     """A span behind a turn that another thread has closed carries nothing."""
-    scope = ctx.session(session_id="s1")
-    scope.open()
-    thread = threading.Thread(target=scope.close)
-    thread.start()
-    thread.join()
+    for what in ("shown before", "never shown"):
+        scope = ctx.session(session_id="s1")
+        scope.open()
+        if what == "shown before":
+            spans.start(what).end()
+            assert spans.attributes(what)["session.id"] == "s1"
+        thread = threading.Thread(target=scope.close)
+        thread.start()
+        thread.join()
 
-    spans.start("after").end()
+        spans.start(f"after: {what}").end()
 
-    assert spans.attributes("after") == {}
+        assert spans.attributes(f"after: {what}") == {}
 
 
 def test_spans_that_are_not_recorded_are_left_alone() -> None:

@@ -175,6 +175,7 @@ What ctxruntime costs, beside the same by hand and beside the libraries that do 
 All ways of a table are run in one go: in slices of some hundred microseconds, in shuffled order, over {ROUNDS} rounds,
 and of each way the least time of all its slices counts. What the machine does besides hits all of them alike, so that
 ratios hold where times do not. What patches Python has a process of its own, and slices go round among the processes.
+All processes are started anew twice on the way, as where one's memory lies by chance decides up to a seventh of a call.
 Each peer is set up as its own documentation says. A ratio is that of the least times in one run; figures of separate
 runs are never compared. In CI each promise is measured up to four times, and fails if it is missed by a tenth in all.
 """

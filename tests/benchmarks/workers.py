@@ -14,13 +14,13 @@ from measuring import ROUNDS, Bench, Table, Way, race, without
 HERE = Path(__file__).parent
 
 
-PROCESSES = 3
+TIMES = 3
 """How often all is measured anew: where chance puts a process's memory decides up to a seventh of a call."""
 
 
-def measured(table: Table, ways: Sequence[Way], rounds: int = ROUNDS) -> dict[str, float]:
-    """Return the least seconds of these ways of a table, in fresh processes, as many as they need."""
-    found = [_measured_once(table, ways, rounds // PROCESSES) for _ in range(PROCESSES)]
+def measured(table: Table, ways: Sequence[Way], times: int = TIMES) -> dict[str, float]:
+    """Return the least seconds of these ways of a table, in fresh processes, as many as they need, so many times."""
+    found = [_measured_once(table, ways, ROUNDS // times) for _ in range(times)]
     return {way.name: min(seconds[way.name] for seconds in found) for way in ways}
 
 

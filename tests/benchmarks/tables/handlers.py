@@ -62,7 +62,7 @@ class WrittenOut(FunctionWrapper):  # type: ignore[type-arg]  # generic in the s
     __call__ = staticmethod(written_out)
 
     def __get__(self, instance: object, owner: object = None) -> Any:
-        return MethodType(written_out_method, instance)
+        return self if instance is None else MethodType(written_out_method, instance)
 
 
 def written_out_method(self: object, raw: str, session_id: Any = UNSET, gateway_session_key: Any = UNSET) -> str:

@@ -62,20 +62,7 @@ class WrittenOut(FunctionWrapper):  # type: ignore[type-arg]  # generic in the s
     __call__ = staticmethod(written_out)
 
     def __get__(self, instance: object, owner: object = None) -> Any:
-        return self if instance is None else MethodType(written_out_method, instance)
-
-
-def written_out_method(self: object, raw: str, session_id: Any = UNSET, gateway_session_key: Any = UNSET) -> str:
-    here = facts()
-    if session_id is UNSET:
-        session_id = here.session_id
-        if session_id is UNSET:
-            session_id = None
-    if gateway_session_key is UNSET:
-        gateway_session_key = here.gateway_session_key
-        if gateway_session_key is UNSET:
-            gateway_session_key = None
-    return handler(raw, session_id, gateway_session_key)
+        return self if instance is None else MethodType(written_out, instance)  # which it gets for `raw`
 
 
 class Plugin:
@@ -315,7 +302,7 @@ METHODS: Final = Table(
     "Call a bound method that wants two facts of the conversation",
     (
         Way("by hand: both passed", f"plugin.{BY_HAND}", ours),
-        Way("by hand: an object that binds and looks", "plugin.by_hand('x')", ours),
+        Way("by hand: an object that binds and looks", "plugin.by_hand()", ours),
         Way(INJECT, "plugin.injected('x')", ours),
     ),
     (Promise(7.4, INJECT, "by hand: both passed"),),

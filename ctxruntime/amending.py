@@ -26,21 +26,25 @@ def amend_from(layer: Layer, changes: Given) -> None:
 
 def write_from(layer: Layer, changes: Given) -> list[tuple[Layer, Key[Any], object]]:
     """Make changes as seen from a layer, all of them or none; return what was written where."""
-    with amending():
-        places: list[tuple[Layer, Key[Any], object]] = []
+    places: list[tuple[Layer, Key[Any], object]] = []
+    lock = amending()
+    lock.acquire()  # `with` would cost twice as much
+    try:
         for key, value in changes:
             scope = scope_of(layer, key.bit)
             if scope is None:
                 raise NoTurnError(key.name)
             places.append((scope, key, value))
-            if key is SESSION_ID and not any(other is PREVIOUS_SESSION_ID for other, _ in changes):
+            if key is SESSION_ID and value is not UNSET:
                 before = key.peek(scope)
-                if before not in (UNSET, "", value) and value is not UNSET:
+                if before not in (value, UNSET, "") and not any(other is PREVIOUS_SESSION_ID for other, _ in changes):
                     places.append((scope, PREVIOUS_SESSION_ID, before))
         for scope, key, value in places:
             if isinstance(scope, Turn):
                 scope.again()  # entering it again starts from what it was given
             write(scope, key, value)
+    finally:
+        lock.release()
     if LINKED:
         relink([(scope, key) for scope, key, _ in places if key.link is not None])
     return places

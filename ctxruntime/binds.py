@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast, final
 
 from ctxruntime.doors import Door, answer, is_question
-from ctxruntime.keys import KEYS, PREVIOUS_SESSION_ID, SESSION_ID, find, named
+from ctxruntime.keys import KEYS, PREVIOUS_SESSION_ID, SESSION_ID, find, named, plain
 from ctxruntime.layers import (
     CURRENT,
     ELSEWHERE,
@@ -45,7 +45,7 @@ class Bound(Derived, Once[None]):
 
     def __init__(self, given: Given, binds: Bits) -> None:
         layer: Any = self  # typed in the base class, whose own call would cost a fiftieth of a bind
-        layer.token = layer.links = layer.mirrored = layer.derived = layer.door = None
+        layer.more = layer.token = layer.links = layer.mirrored = layer.derived = layer.door = None
         self.given: Given = given
         self.binds: Bits = binds
 
@@ -121,7 +121,9 @@ def bind_door(keys: Mapping[Key[Any], object] | None, values: Mapping[str, objec
         except KeyError:
             key = find(name)
         binds |= key.bit
-        if type(value) is not str and callable(value) and is_question(value, key):
+        if plain(value) and key.type is str:
+            pass  # nearly always
+        elif callable(value) and is_question(value, key):
             computed = True
         else:
             value = key.admit(value)

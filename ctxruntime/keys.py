@@ -16,7 +16,7 @@ from _operator import attrgetter
 from types import GenericAlias
 from typing import TYPE_CHECKING, cast, final, overload
 
-from ctxruntime.layers import BUILT_IN, CURRENT, LINKED, PLACES, UNSET, Layer, current
+from ctxruntime.layers import BUILT_IN, CURRENT, LINKED, PLACES, UNSET, Layer, amending, current
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -257,8 +257,8 @@ class Key(Generic[T]):
 
     def admit(self, value: object) -> Any:
         """Return what a layer holds for a value that was given: UNSET for None, which means "not known"."""
-        if type(value) is str and self.type is str and value.isprintable() and len(value) <= MAX_TEXT:
-            return value  # nearly always, and this is the way in of every message
+        if self.type is str and plain(value):
+            return value
         if value is None or value is UNSET:
             return UNSET
         return self.check(cast("T", value))
@@ -273,11 +273,10 @@ class Key(Generic[T]):
     def __reduce__(self) -> tuple[Callable[[str], Key[Any]], tuple[str]]:
         return find, (self.name,)
 
-    def __copy__(self) -> Key[T]:
-        return self
 
-    def __deepcopy__(self, memo: object) -> Key[T]:
-        return self
+def plain(value: object) -> str | None:
+    """Return a value that every text key can hold: nearly always, and at the way in of every message."""
+    return value if type(value) is str and value.isprintable() and len(value) <= MAX_TEXT else None
 
 
 def _problem_of(value: object, kind: builtins.type[Any], items: tuple[Any, ...]) -> Problem | None:
@@ -347,9 +346,9 @@ def named(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) 
 def admitted(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> list[tuple[Key[Any], object]]:
     """Return every key that was given, by object or by name, with its value as a layer holds it."""
     given: list[tuple[Key[Any], object]] = []
-    for name, value in named(keys, values).items():
+    for name, value in (named(keys, values) if keys else values).items():
         key = KEYS.get(name) or find(name)
-        given.append((key, key.admit(value)))
+        given.append((key, value if plain(value) and key.type is str else key.admit(value)))
     return given
 
 
@@ -388,7 +387,8 @@ def _further(
         return UNSET if more is None else more.get(name, UNSET)
 
     def put(layer: Layer, value: object) -> None:
-        layer.more = {**(raw.__get__(layer) or {}), name: value}
+        with amending():  # another thread may put another key
+            layer.more = {**(raw.__get__(layer) or {}), name: value}
 
     return of, peek, put
 

@@ -14,6 +14,7 @@ Readers check nothing. What could change under them is brought to them instead:
 from __future__ import annotations
 
 import os
+import sys
 from _thread import RLock  # threading would cost what `import ctxruntime` must not
 from _weakref import ref
 from contextlib import suppress
@@ -46,12 +47,6 @@ else:
 
         def __reduce__(self) -> str:
             return "UNSET"
-
-        def __copy__(self) -> Unset:
-            return self
-
-        def __deepcopy__(self, memo: object) -> Unset:
-            return self
 
         def __bool__(self) -> bool:
             return False
@@ -101,6 +96,7 @@ class Layer:
         derived: References[Derived] | None
         door: object
 
+    is_root: bool = False
     parent: Layer | None = None
     turn: Any = None  # scope.Turn, which is defined above this floor
     binds: Bits = 0
@@ -137,6 +133,9 @@ def renew_in_child(namespace: dict[str, Any], *locks: str) -> None:
 
 _lock = RLock()
 renew_in_child(globals(), "_lock")
+_amends = 0
+"""How often a layer was written; under the lock."""
+NO_GIL: Final = not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 # A layer that was left elsewhere
@@ -302,7 +301,7 @@ class Derived(Layer):
 
     def __init__(self) -> None:  # the values are the parent's, and copied
         layer: Any = self
-        layer.token = layer.links = layer.mirrored = layer.derived = layer.door = None
+        layer.more = layer.token = layer.links = layer.mirrored = layer.derived = layer.door = None
 
 
 def derive(parent: Layer, binds: Bits = 0) -> Derived:
@@ -314,41 +313,43 @@ def derive(parent: Layer, binds: Bits = 0) -> Derived:
 
 
 def inherit(layer: Derived, parent: Layer) -> None:
-    """Give a new layer its parent, and the values that are in effect there."""
-    layer.turn = parent.turn
+    """Give a new layer its parent, and the values that are in effect there.
+
+    It is registered first: an amend that goes by while it copies is written to it, or makes it copy again.
+    """
+    layer.turn = parent if parent.is_root else parent.turn
     layer.parent = None if parent is NOTHING else parent
-    lock = _lock
-    lock.acquire()  # an amend between the copy and the registration would be lost; `with` would cost twice as much
-    try:
-        token = parent.token
-        if token is not ELSEWHERE:
-            layer.session_id = parent.session_id
-            layer.gateway_session_key = parent.gateway_session_key
-            layer.previous_session_id = parent.previous_session_id
-            layer.user_id = parent.user_id
-            layer.frontend = parent.frontend
-            layer.own0 = parent.own0
-            layer.own1 = parent.own1
-            layer.own2 = parent.own2
-            more = parent.more
-            layer.more = None if more is None else more.copy()
-        if token is ELSEWHERE or parent.token is not token:  # left with half of it copied, maybe settled too
-            _copy_raw(parent, layer)
-        if parent is not NOTHING:
-            derived = parent.derived
-            if derived is None:
-                derived = parent.derived = References()
-            derived.append(ref(layer))
-            if len(derived) > derived.room:
+    amends, token = _amends, parent.token
+    if parent is not NOTHING:
+        derived = parent.derived
+        if derived is None:
+            derived = _derived_of(parent)
+        derived.append(ref(layer))
+        if len(derived) > derived.room:
+            with _lock:
                 derived.tidy()
-    finally:
-        lock.release()
+    if token is not ELSEWHERE:
+        layer.session_id = parent.session_id
+        layer.gateway_session_key = parent.gateway_session_key
+        layer.previous_session_id = parent.previous_session_id
+        layer.user_id = parent.user_id
+        layer.frontend = parent.frontend
+        layer.own0 = parent.own0
+        layer.own1 = parent.own1
+        layer.own2 = parent.own2
+        layer.more = parent.more
+    # Amended or left elsewhere with half of it copied, maybe settled too; without the GIL nobody can tell.
+    if token is ELSEWHERE or parent.token is not token or amends != _amends or NO_GIL:
+        with _lock:
+            for slot in _RAW_SLOTS:  # past those of a twin, which would settle the variable first
+                slot.__set__(layer, slot.__get__(parent))
 
 
-def _copy_raw(parent: Layer, layer: Layer) -> None:
-    """Copy past the slots of a twin, which would settle the variable first."""
-    for slot in _RAW_SLOTS:
-        slot.__set__(layer, slot.__get__(parent))
+def _derived_of(parent: Layer) -> References[Derived]:
+    with _lock:  # two threads that derive from it at once are to share one list
+        if parent.derived is None:
+            parent.derived = References()
+        return parent.derived
 
 
 _RAW_SLOTS: Final[list[Any]] = [Layer.__dict__[name] for name in (*PLACES, "more")]
@@ -358,7 +359,7 @@ def scope_of(layer: Layer, bit: Bits) -> Layer | None:
     """Return the nearest layer that binds a key, else the turn's own; None where there is neither."""
     at: Layer | None = layer
     while at is not None:
-        if at.binds & bit or at is at.turn:
+        if at.binds & bit or at.is_root:
             return at
         at = at.parent
     return None
@@ -366,7 +367,9 @@ def scope_of(layer: Layer, bit: Bits) -> Layer | None:
 
 def write(layer: Layer, key: Any, value: object) -> None:
     """Write one key where it is bound, and into every layer that derives from there and does not shadow it."""
+    global _amends
     key.put(layer, value)
+    _amends += 1  # between what a new layer may have copied, and who is looked up to be told
     if layer.mirrored is not None:
         layer.mirrored.outdate()
     for reference in tuple(layer.derived or ()):

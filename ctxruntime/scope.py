@@ -21,6 +21,7 @@ from ctxruntime.keys import (
     USER_ID,
     Generic,
     admitted,
+    plain,
     require_key,
 )
 from ctxruntime.layers import (
@@ -163,6 +164,7 @@ class Turn(Once["Turn"]):
 
     __slots__ = ("joined", "started_at")
 
+    is_root = True
     started_at: float
     """When the turn was made, in seconds since the epoch."""
     joined: int
@@ -306,15 +308,15 @@ def session(
         turn = Turn()
         try:
             if session_id is not UNSET:
-                turn.session_id = SESSION_ID.admit(session_id)
+                turn.session_id = plain(session_id) or SESSION_ID.admit(session_id)
             if gateway_session_key is not UNSET:
-                turn.gateway_session_key = GATEWAY_SESSION_KEY.admit(gateway_session_key)
+                turn.gateway_session_key = plain(gateway_session_key) or GATEWAY_SESSION_KEY.admit(gateway_session_key)
             if previous_session_id is not UNSET:
-                turn.previous_session_id = PREVIOUS_SESSION_ID.admit(previous_session_id)
+                turn.previous_session_id = plain(previous_session_id) or PREVIOUS_SESSION_ID.admit(previous_session_id)
             if user_id is not UNSET:
-                turn.user_id = USER_ID.admit(user_id)
+                turn.user_id = plain(user_id) or USER_ID.admit(user_id)
             if frontend is not UNSET:
-                turn.frontend = FRONTEND.admit(frontend)
+                turn.frontend = plain(frontend) or FRONTEND.admit(frontend)
             if keys or own:
                 for key, value in admitted(keys, own):
                     key.put(turn, value)

@@ -203,6 +203,27 @@ def test_wrong_value_is_refused(kind: Any, value: Any, reason: str) -> None:
     assert caught.value.advice
 
 
+DOORS: list[Any] = [ctx.session, ctx.session.join, ctx.bind, ctx.amend]
+
+
+@pytest.mark.parametrize("door", DOORS, ids=["session", "join", "bind", "amend"])
+@pytest.mark.parametrize(("kind", "value", "reason"), WRONG, ids=[reason for _, _, reason in WRONG])
+def test_wrong_value_is_refused_at_every_door(kind: Any, value: Any, reason: str, door: Any) -> None:
+    """Every way in checks what the key itself would refuse."""
+    key = ctx.Key(f"keys_good_{kind!r}".translate({ord(c): "_" for c in "<>' .[],"}), kind)
+    with ctx.session(session_id="s1"):
+        with pytest.raises(ctx.InvalidValueError, match=reason):
+            door({key: value})
+        assert dict(ctx.current()) == {"session_id": "s1"}
+
+
+@pytest.mark.parametrize("door", DOORS, ids=["session", "join", "bind", "amend"])
+def test_subclass_of_text_is_refused_for_a_built_in_key(door: Any) -> None:
+    """A subclass of `str` could carry anything, and is refused by name too."""
+    with ctx.session(session_id="s1"), pytest.raises(ctx.InvalidValueError, match="takes str, not Subclass"):
+        door(session_id=Subclass("s2"))
+
+
 def test_tuple_in_a_tuple_is_checked_through() -> None:
     """What a tuple holds is checked at any depth."""
     key = ctx.Key("keys_nested", tuple)

@@ -124,10 +124,19 @@ def test_amend_to_the_same_id_is_no_rotation() -> None:
         assert dict(ctx.current()) == {"session_id": "s1"}
 
 
-def test_given_previous_id_wins_over_the_rotation() -> None:
-    """A previous id that is amended along with the id is taken as given."""
+def test_id_that_is_no_longer_known_is_no_rotation() -> None:
+    """Unbinding the id leaves nothing to follow the old one."""
     with ctx.session(session_id="s1"):
-        ctx.amend(session_id="s2", previous_session_id="s0")
+        ctx.amend(session_id=None)
+        assert dict(ctx.current()) == {}
+
+
+@pytest.mark.parametrize("names", [("session_id", "previous_session_id"), ("previous_session_id", "session_id")])
+def test_given_previous_id_wins_over_the_rotation(names: tuple[str, str]) -> None:
+    """A previous id that is amended along with the id is taken as given, in whatever order."""
+    given = {"session_id": "s2", "previous_session_id": "s0"}
+    with ctx.session(session_id="s1"):
+        ctx.amend(**{name: given[name] for name in names})
         assert ctx.PREVIOUS_SESSION_ID.get() == "s0"
 
 

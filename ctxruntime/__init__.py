@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 
 from ctxruntime.keys import FRONTEND, GATEWAY_SESSION_KEY, PREVIOUS_SESSION_ID, SESSION_ID, USER_ID, Key
 from ctxruntime.layers import UNSET
-from ctxruntime.scope import Turn, amend, bind, cleared, current, current_turn, session
+from ctxruntime.scope import Turn, amend, cleared, current, current_turn, session
 
 if TYPE_CHECKING:
+    from ctxruntime.binds import bind
     from ctxruntime.errors import (
         CtxRuntimeError,
         DuplicateKeyError,
@@ -74,6 +75,7 @@ __all__ = [
 ]
 
 _LATER = {
+    "binds": ("bind",),
     "errors": (
         *("CtxRuntimeError", "DuplicateKeyError", "InvalidValueError"),
         *("NoTurnError", "UnboundKeyError", "UnknownKeyError"),

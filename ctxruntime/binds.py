@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ctxruntime.layers import Bits, Layer
     from ctxruntime.scope import Scope
 
+__all__ = ["bind"]
+
 _here, _put = CURRENT.get, CURRENT.set
 _SESSION, _PREVIOUS = SESSION_ID.bit, PREVIOUS_SESSION_ID.bit
 
@@ -59,7 +61,10 @@ class Bound(Derived, Once[None]):
         if self.binds & _SESSION:
             layer.previous_session_id = UNSET  # the one before another session is not known, unless it is given
         for key, value in self.given:
-            key.put(self, value)
+            if key.place is None:
+                key.put(self, value)
+            else:
+                setattr(self, key.place, value)  # as `put` would, in half the time
         if LINKED:
             _enter_linked(self)
         else:
@@ -111,8 +116,20 @@ def _enter_linked(layer: Derived) -> None:
     enter(layer, [key for key in LINKED if key.bit & layer.binds])
 
 
-def bind_door(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> Scope[None]:
-    """Return what binds these values."""
+def bind(keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> Scope[None]:
+    """Put values in effect for a nested scope: all else is inherited, and seen again on leaving.
+
+    A `session_id` that is bound is another session: `previous_session_id` is unbound with it unless given.
+    None binds a key to "not known".
+
+    Raises:
+        InvalidValueError: a value is none that its key can hold, or a key is given twice. Nothing is bound then.
+        UnknownKeyError: a name is none of a key.
+
+    >>> with session(session_id="s1"), bind(session_id="child-1"):
+    ...     SESSION_ID.get()
+    'child-1'
+    """
     bound: Given = []
     binds, computed = 0, False
     for name, value in (named(keys, values) if keys else values).items():

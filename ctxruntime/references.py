@@ -28,7 +28,5 @@ class References(list["ref[T]"]):
     def tidy(self) -> None:
         """Drop those to what is gone. Its caller holds a lock; what a finalizer appends meanwhile stays."""
         count = len(self)
-        kept = [reference for reference in self[:count] if reference() is not None]
-        self.extend(kept)
-        del self[:count]
+        self[:count] = kept = [reference for reference in self[:count] if reference() is not None]
         self.room = max(FEWEST, 2 * len(kept))

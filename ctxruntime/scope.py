@@ -1,6 +1,6 @@
-"""What puts keys in effect: `session`, `session.join`, `bind`, `cleared`; and what changes them: `amend`.
+"""What puts keys in effect: `session`, `session.join` and `cleared`; and what changes them: `amend`.
 
-Each of the first four gives a *scope object*, to be used in any of four ways:
+Each of the first three, and `bind`, gives a *scope object*, to be used in any of four ways:
 
     with session(session_id="s1") as turn: ...          # also: async with
     scope.open(); ...; scope.close()                    # begin and end hooks; close from anywhere, twice
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 else:
     R_co = "R_co"
 
-__all__ = ["Scope", "Turn", "amend", "bind", "cleared", "current", "current_turn", "session"]
+__all__ = ["Scope", "Turn", "amend", "cleared", "current", "current_turn", "session"]
 
 _here, _put = CURRENT.get, CURRENT.set
 
@@ -331,30 +331,6 @@ def session(
 
 
 _BUILT_IN: Final = frozenset((SESSION_ID, GATEWAY_SESSION_KEY, PREVIOUS_SESSION_ID, USER_ID, FRONTEND))
-
-
-def bind(keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> Scope[None]:
-    """Put values in effect for a nested scope: all else is inherited, and seen again on leaving.
-
-    A `session_id` that is bound is another session: `previous_session_id` is unbound with it unless given.
-    None binds a key to "not known".
-
-    Raises:
-        InvalidValueError: a value is none that its key can hold, or a key is given twice. Nothing is bound then.
-        UnknownKeyError: a name is none of a key.
-
-    >>> with session(session_id="s1"), bind(session_id="child-1"):
-    ...     SESSION_ID.get()
-    'child-1'
-    """
-    return _bind_door(keys, values)
-
-
-def _bind_door(keys: Mapping[Key[Any], object] | None, values: Mapping[str, object]) -> Scope[None]:
-    global _bind_door  # as above
-    from ctxruntime.binds import bind_door as _bind_door
-
-    return _bind_door(keys, values)
 
 
 def cleared() -> Scope[None]:

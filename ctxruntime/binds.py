@@ -126,6 +126,7 @@ def bind(keys: Mapping[Key[Any], object] | None = None, /, **values: object) -> 
         InvalidValueError: a value is none that its key can hold, or a key is given twice. Nothing is bound then.
         UnknownKeyError: a name is none of a key.
 
+    >>> from ctxruntime import session
     >>> with session(session_id="s1"), bind(session_id="child-1"):
     ...     SESSION_ID.get()
     'child-1'

@@ -49,7 +49,7 @@ def compile_build(preset: Preset, group_by: str = "session") -> Build:
             names["showown"] = show
     shown = preset.names_of(SESSION_ID)
     for name in shown if group_by == "conversation" else {CONVERSATION}.intersection(shown):
-        lines.append(f" if conversation: found[{name!r}] = conversation")
+        lines.append(f" if conversation is not UNSET: found[{name!r}] = conversation")
     lines.append(" return found")
     exec("\n".join(lines), names)  # attribute names go in as literals, and key names are identifiers
     return cast("Build", names["build"])
@@ -69,8 +69,8 @@ def _lines(attributes: tuple[str, ...], number: int | str, source: str, show: Sh
     if not attributes:
         return []
     store = " = ".join(f"found[{name!r}]" for name in attributes)
-    if show is None:  # text that is shown as it is; UNSET is false too
-        return [f" value = {source}", f" if value: {store} = value"]
+    if show is None:  # text that is shown as it is; UNSET is false too, but slow to tell
+        return [f" value = {source}", f" if value is not UNSET and value: {store} = value"]
     return [
         f" value = {source}",
         " if value is not UNSET:",

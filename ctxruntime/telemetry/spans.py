@@ -8,13 +8,22 @@ from weakref import ref
 from opentelemetry.trace import get_current_span
 
 from ctxruntime.guarding import guard
-from ctxruntime.keys import REVISIONS
+from ctxruntime.keys import KEYS, REVISIONS
 from ctxruntime.layers import CURRENT, ELSEWHERE, NOTHING, UNSET, Layer, amending, current
 from ctxruntime.telemetry.building import Build, compile_build
 from ctxruntime.telemetry.open_spans import LAYER, mark_outside, started_watching, stopped_watching
 from ctxruntime.telemetry.presets import PREVIOUS, Preset, preset_named
 from ctxruntime.telemetry.sdk import Span, SpanProcessor
-from ctxruntime.telemetry.views import Pin, RootView, View, conversation_of, find_view, root_of, view_of
+from ctxruntime.telemetry.views import (
+    CONVERSATION_KEY,
+    Pin,
+    RootView,
+    View,
+    conversation_of,
+    find_view,
+    root_of,
+    view_of,
+)
 from ctxruntime.telemetry.warned import WAITING, tell
 
 if TYPE_CHECKING:
@@ -26,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionSpanProcessor"]
 
+TRACE_ID: Final = 0
+"""Where a span's context, a tuple, has the id of its trace; the property of that name costs a call."""
 _here = CURRENT.get
 _starting: Final = guard("telemetry: a span starts")
 
@@ -82,6 +93,7 @@ class SessionSpanProcessor(SpanProcessor):
         self._pins: Final = pin == "trace"
         self._build: Any = None  # a Build, from the first span on
         self._built_for = -1
+        self._has_conversations = False
         self._session_names: Final = frozenset(self.preset.names.get("session_id", ()))
         started_watching(self)
 
@@ -96,7 +108,7 @@ class SessionSpanProcessor(SpanProcessor):
                 layer = _meant(parent_context)
             if layer is not NOTHING:
                 view = layer.mirrored
-                if view is None and layer.turn is layer and self._begin(layer, span):
+                if view is None and layer.is_root and self._begin(layer, span):
                     return
                 if view is None or view.by is not self:
                     view = find_view(layer, self) or view_of(layer, self)
@@ -121,8 +133,8 @@ class SessionSpanProcessor(SpanProcessor):
         if (
             latest is None
             or built is None
-            or root.pins.setdefault(span.context.trace_id, latest) is not built[0]
-            or getattr(span, "_attributes", True)
+            or root.pins.setdefault(span.context[TRACE_ID], latest) is not built[0]
+            or getattr(getattr(span, "_attributes", None), "_dict", True)
         ):
             self.show(span, layer, view, root)
         else:
@@ -142,8 +154,8 @@ class SessionSpanProcessor(SpanProcessor):
         elif built is None:
             built = self._built(layer, view, None)
         attributes: Mapping[str, Attribute] = built[1]
-        # Only if something is there is it worth the proxy that the public attribute makes.
-        if getattr(span, "_attributes", True):
+        # Only if something is there is it worth the proxy that the public attribute makes; so too above and below.
+        if getattr(getattr(span, "_attributes", None), "_dict", True):
             attributes = self._absent(attributes, span.attributes or {})
         if len(attributes) > 2:
             span.set_attributes(attributes)
@@ -162,7 +174,7 @@ class SessionSpanProcessor(SpanProcessor):
 
     def _begin(self, turn: Layer, span: Any) -> bool:
         """Do at once, for the first span of a turn, what `show` would do bit by bit: most turns have few spans."""
-        if getattr(span, "_attributes", True):
+        if getattr(getattr(span, "_attributes", None), "_dict", True):
             return False
         lock = amending()
         lock.acquire()  # `with` would cost a hundredth of a turn
@@ -170,14 +182,15 @@ class SessionSpanProcessor(SpanProcessor):
             if turn.mirrored is not None:
                 return False
             build = self._build if self._built_for == len(REVISIONS) else self._compile()
-            session, previous, conversation = turn.session_id, turn.previous_session_id, conversation_of(turn)
+            session, previous = turn.session_id, turn.previous_session_id
+            conversation = conversation_of(turn) if self._has_conversations else UNSET
             pin: Pin | None = None
             view = RootView(self)
             if self._pins:
                 if not session:  # UNSET, or an empty text
                     session = previous = UNSET
                 if session or conversation:
-                    pin = view.latest = view.pins[span.context.trace_id] = (session, previous, conversation)
+                    pin = view.latest = view.pins[span.context[TRACE_ID]] = (session, previous, conversation)
             attributes = build(turn, session, previous, UNSET, conversation)
             view.built = (pin, attributes)
             setattr(span, LAYER, turn)
@@ -194,6 +207,7 @@ class SessionSpanProcessor(SpanProcessor):
         """Return what builds the attributes of the keys that are defined now."""
         count = len(REVISIONS)
         self._build = build = compile_build(self.preset, self.group_by)
+        self._has_conversations = CONVERSATION_KEY in KEYS
         self._built_for = count
         return build
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ctxruntime.telemetry.values import Attribute
 
-__all__ = ["Pin", "RootView", "View", "conversation_of", "root_of", "view_of"]
+__all__ = ["CONVERSATION_KEY", "Pin", "RootView", "View", "conversation_of", "root_of", "view_of"]
 
 Pin: TypeAlias = tuple[object, object, object]
 """The session id that a trace shows, the one before it, and the conversation; UNSET for what is not known yet."""
@@ -110,9 +110,11 @@ class RootView(View):
         """Drop the spans that are over; those that other threads take in meanwhile stay."""
         with amending():
             count = len(self.spans)
-            kept = [reference for reference in self.spans[:count] if _is_open(reference())]
-            self.spans.extend(kept)
-            del self.spans[:count]
+            self.spans[:count] = kept = [
+                reference
+                for reference in self.spans[:count]
+                if (span := reference()) is not None and span.is_recording()
+            ]
             self.room = max(FEWEST_SPANS, 2 * len(kept))
             if len(self.pins) > self.limit:
                 self._drop_pins()
@@ -127,10 +129,6 @@ class RootView(View):
             if trace not in kept:
                 del self.pins[trace]
         self.limit = 2 * max(KEPT_TRACES, len(self.pins))
-
-
-def _is_open(span: Span | None) -> bool:
-    return span is not None and span.is_recording()
 
 
 _peek_session: Any = cast("Any", Layer).session_id.__get__

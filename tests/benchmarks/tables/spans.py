@@ -51,6 +51,20 @@ def baggage_copied() -> Any:
     return BaggageSpanProcessor(ALLOW_ALL_BAGGAGE_KEYS)
 
 
+AMBIENT: ContextVar[dict[str, str]] = ContextVar("ambient")
+
+
+def set_by_hand() -> Any:
+    """Return the least of a processor: it sets a dict that is at hand, checks nothing and remembers nothing."""
+    from opentelemetry.sdk.trace import SpanProcessor
+
+    class Setting(SpanProcessor):
+        def on_start(self, span: Any, parent_context: Any = None) -> None:
+            span.set_attributes(AMBIENT.get())
+
+    return Setting()
+
+
 def starting(make: Callable[[], Any] | None, shown: dict[str, str] | None = None) -> Any:
     """Return a setting of `start`, which was seen to give a span the attributes."""
 
@@ -72,17 +86,20 @@ def with_attributes() -> Iterator[Names]:
         carried = baggage.set_baggage(name, value, carried)
     assert carried is not None
     token = context.attach(carried)
+    AMBIENT.set(ATTRIBUTES_OF_FOUR)
     with ctx.session(**FOUR), provider() as bare:
         yield {"bare": bare.get_tracer("bench").start_span}
     context.detach(token)
 
 
 MIRRORED, BY_HAND, COPIED = "ctxruntime SessionSpanProcessor", "by hand: attributes=", "BaggageSpanProcessor"
+SET = "by hand: a processor that sets them"
 ATTRIBUTES: Final = Table(
     "attributes",
     "What five attributes add to a span",
     (
         Way(BY_HAND, "start('s', attributes=attributes)", starting(None)),
+        Way(SET, "start('s')", starting(set_by_hand, ATTRIBUTES_OF_FOUR)),
         Way(MIRRORED, "start('s')", starting(ours_mirrored, ATTRIBUTES_OF_FOUR)),
         Way(COPIED, "start('s')", starting(baggage_copied, ATTRIBUTES_OF_FOUR), BAGGAGE),
     ),
@@ -129,9 +146,6 @@ def turn_of_ours(tracer: Any) -> Turn:
             handler("x")
 
     return turn
-
-
-AMBIENT: ContextVar[dict[str, str]] = ContextVar("ambient")
 
 
 def turn_by_hand(tracer: Any) -> Turn:
@@ -212,6 +226,29 @@ def turn_put_together(tracer: Any) -> Turn:
     return turn
 
 
+def turn_set_by_hand(tracer: Any) -> Turn:
+    """Write what a careful programmer writes who wants the facts on every span: a processor sets them."""
+
+    def turn(session_id: str, gateway_session_key: str, previous: str, user_id: str, frontend: str) -> None:
+        token = AMBIENT.set(
+            {
+                "session.id": session_id,
+                "gen_ai.conversation.id": session_id,
+                "session.previous_id": previous,
+                "user.id": user_id,
+                "gateway.session_key": gateway_session_key,
+                "frontend": frontend,
+            }
+        )
+        try:
+            with tracer.start_as_current_span("turn"):
+                block("x", session_id=session_id, gateway_session_key=gateway_session_key)
+        finally:
+            AMBIENT.reset(token)
+
+    return turn
+
+
 def turning(make: Callable[[Any], Turn], processor: Callable[[], Any] | None, reads: Callable[[], object]) -> Any:
     """Return a setting of `turn`, which was seen to hand on, to show and to keep at hand what it was given."""
 
@@ -241,6 +278,7 @@ TURNS: Final = Table(
     "A whole turn: five facts, a span that shows them, a handler that gets two",
     (
         Way(CAREFUL, "turn(*five)", turning(turn_by_hand, None, lambda: AMBIENT.get()["user_id"])),
+        Way(SET, "turn(*five)", turning(turn_set_by_hand, set_by_hand, lambda: AMBIENT.get()["user.id"])),
         Way(WHOLE, "turn(*five)", turning(turn_of_ours, ours_mirrored, ctx.USER_ID.get)),
         Way(
             TOGETHER,

@@ -88,6 +88,27 @@ def test_amend_is_seen_in_the_scope_that_is_being_entered(
     assert try_each_moment(layers.inherit, scene) > 50
 
 
+def test_without_the_gil_values_are_copied_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where threads run at once an amend may not show in the count yet: what counts is copied under the lock."""
+    with ctx.session(user_id="before") as turn:
+        with a_bind():
+            pass
+
+        class Lock:
+            def __enter__(self) -> None:
+                ctx.USER_ID.put(turn, "after")  # as by an amend that held it until now
+
+            def __exit__(self, *error: object) -> None: ...
+
+        with monkeypatch.context() as patched:
+            patched.setattr(layers, "NO_GIL", True)
+            patched.setattr(layers, "_lock", Lock())
+            bound = a_bind()
+            bound.__enter__()
+        assert ctx.USER_ID.get() == "after"
+        bound.__exit__(None, None, None)
+
+
 @pytest.mark.parametrize("step", [layers.inherit, layers._derived_of], ids=["inheriting", "making the list of them"])
 def test_two_scopes_that_are_entered_at_once_are_both_amended(step: Callable[..., object]) -> None:
     """Two threads that enter the first scopes inside a turn at once are both told what is amended later."""

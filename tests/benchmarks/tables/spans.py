@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, NewType
+from weakref import ref
 
 from measuring import Names, Promise, Table, Way
 from opentelemetry import baggage, context
@@ -65,6 +66,42 @@ def set_by_hand() -> Any:
     return Setting()
 
 
+class Facts:
+    """What a turn by hand keeps, for facts that are learned late: its spans, and what each trace shows."""
+
+    __slots__ = ("attributes", "spans", "traces")
+
+    def __init__(self, attributes: dict[str, str]) -> None:
+        self.attributes = attributes
+        self.spans: list[ref[Any]] = []
+        self.traces: dict[int, str] = {}
+
+
+FACTS: ContextVar[Facts] = ContextVar("facts")
+
+
+def remembered_by_hand() -> Any:
+    """Return the least of a processor that keeps what ours promises: late facts find the span, a trace has one session.
+
+    A list of spans that are over is emptied now and then, and what a span was given wins.
+    """
+    from opentelemetry.sdk.trace import SpanProcessor
+
+    class Remembering(SpanProcessor):
+        def on_start(self, span: Any, parent_context: Any = None) -> None:
+            facts = FACTS.get()
+            span.facts = facts
+            spans, attributes = facts.spans, facts.attributes
+            spans.append(ref(span))
+            if len(spans) > 64:
+                spans[:] = [reference for reference in spans if reference() is not None]
+            shown = attributes["session.id"]
+            if facts.traces.setdefault(span.context.trace_id, shown) == shown and not span._attributes:
+                span.set_attributes(attributes)
+
+    return Remembering()
+
+
 def starting(make: Callable[[], Any] | None, shown: dict[str, str] | None = None) -> Any:
     """Return a setting of `start`, which was seen to give a span the attributes."""
 
@@ -87,6 +124,7 @@ def with_attributes() -> Iterator[Names]:
     assert carried is not None
     token = context.attach(carried)
     AMBIENT.set(ATTRIBUTES_OF_FOUR)
+    FACTS.set(Facts(ATTRIBUTES_OF_FOUR))
     with ctx.session(**FOUR), provider() as bare:
         yield {"bare": bare.get_tracer("bench").start_span}
     context.detach(token)
@@ -94,12 +132,14 @@ def with_attributes() -> Iterator[Names]:
 
 MIRRORED, BY_HAND, COPIED = "ctxruntime SessionSpanProcessor", "by hand: attributes=", "BaggageSpanProcessor"
 SET = "by hand: a processor that sets them"
+REMEMBERED = "by hand: a processor that sets them, and remembers the span"
 ATTRIBUTES: Final = Table(
     "attributes",
     "What five attributes add to a span",
     (
         Way(BY_HAND, "start('s', attributes=attributes)", starting(None)),
         Way(SET, "start('s')", starting(set_by_hand, ATTRIBUTES_OF_FOUR)),
+        Way(REMEMBERED, "start('s')", starting(remembered_by_hand, ATTRIBUTES_OF_FOUR)),
         Way(MIRRORED, "start('s')", starting(ours_mirrored, ATTRIBUTES_OF_FOUR)),
         Way(COPIED, "start('s')", starting(baggage_copied, ATTRIBUTES_OF_FOUR), BAGGAGE),
     ),
@@ -249,6 +289,35 @@ def turn_set_by_hand(tracer: Any) -> Turn:
     return turn
 
 
+def clean(value: str) -> str:
+    if type(value) is str and value.isprintable() and len(value) <= 1024:
+        return value
+    raise ValueError(value)
+
+
+def turn_remembered_by_hand(tracer: Any) -> Turn:
+    """Write what a careful programmer writes who also checks what comes in, and lets late facts find the spans."""
+
+    def turn(session_id: str, gateway_session_key: str, previous: str, user_id: str, frontend: str) -> None:
+        attributes = {
+            "session.id": clean(session_id),
+            "gen_ai.conversation.id": session_id,
+            "session.previous_id": clean(previous),
+            "user.id": clean(user_id),
+            "gateway.session_key": clean(gateway_session_key),
+            "frontend": clean(frontend),
+        }
+        token = FACTS.set(Facts(attributes))
+        try:
+            with tracer.start_as_current_span("turn"):
+                known = FACTS.get().attributes
+                block("x", session_id=known["session.id"], gateway_session_key=known["gateway.session_key"])
+        finally:
+            FACTS.reset(token)
+
+    return turn
+
+
 def turning(make: Callable[[Any], Turn], processor: Callable[[], Any] | None, reads: Callable[[], object]) -> Any:
     """Return a setting of `turn`, which was seen to hand on, to show and to keep at hand what it was given."""
 
@@ -279,6 +348,11 @@ TURNS: Final = Table(
     (
         Way(CAREFUL, "turn(*five)", turning(turn_by_hand, None, lambda: AMBIENT.get()["user_id"])),
         Way(SET, "turn(*five)", turning(turn_set_by_hand, set_by_hand, lambda: AMBIENT.get()["user.id"])),
+        Way(
+            REMEMBERED,
+            "turn(*five)",
+            turning(turn_remembered_by_hand, remembered_by_hand, lambda: FACTS.get().attributes["user.id"]),
+        ),
         Way(WHOLE, "turn(*five)", turning(turn_of_ours, ours_mirrored, ctx.USER_ID.get)),
         Way(
             TOGETHER,

@@ -96,7 +96,7 @@ class Layer:
         derived: References[Derived] | None
         door: object
 
-    is_root: bool = False
+    is_root: bool = False  # whether it is a turn's own
     parent: Layer | None = None
     turn: Any = None  # scope.Turn, which is defined above this floor
     binds: Bits = 0

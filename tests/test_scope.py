@@ -257,6 +257,10 @@ def test_environment_is_unchanged(enter: Any) -> None:
     assert dict(os.environ) == before
 
 
+class Subclass(str):
+    """It could carry anything."""
+
+
 BAD: list[tuple[str, Any, str]] = [
     ("dict", {"secret": 1}, "takes str, not dict"),
     ("list", ["secret"], "takes str, not list"),
@@ -266,6 +270,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("10,000 characters", "secret" * 1667, "at most 1024 characters"),
     ("lone surrogate", "secret\ud800", "lone surrogates"),
     ("line separator", "secret\u2028", "line breaks"),
+    ("subclass of text", Subclass("secret"), "takes str, not Subclass"),
 ]
 
 

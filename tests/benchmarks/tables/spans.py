@@ -123,10 +123,11 @@ def with_attributes() -> Iterator[Names]:
         carried = baggage.set_baggage(name, value, carried)
     assert carried is not None
     token = context.attach(carried)
-    AMBIENT.set(ATTRIBUTES_OF_FOUR)
-    FACTS.set(Facts(ATTRIBUTES_OF_FOUR))
+    ambient, facts = AMBIENT.set(ATTRIBUTES_OF_FOUR), FACTS.set(Facts(ATTRIBUTES_OF_FOUR))
     with ctx.session(**FOUR), provider() as bare:
         yield {"bare": bare.get_tracer("bench").start_span}
+    FACTS.reset(facts)
+    AMBIENT.reset(ambient)
     context.detach(token)
 
 
@@ -266,29 +267,6 @@ def turn_put_together(tracer: Any) -> Turn:
     return turn
 
 
-def turn_set_by_hand(tracer: Any) -> Turn:
-    """Write what a careful programmer writes who wants the facts on every span: a processor sets them."""
-
-    def turn(session_id: str, gateway_session_key: str, previous: str, user_id: str, frontend: str) -> None:
-        token = AMBIENT.set(
-            {
-                "session.id": session_id,
-                "gen_ai.conversation.id": session_id,
-                "session.previous_id": previous,
-                "user.id": user_id,
-                "gateway.session_key": gateway_session_key,
-                "frontend": frontend,
-            }
-        )
-        try:
-            with tracer.start_as_current_span("turn"):
-                block("x", session_id=session_id, gateway_session_key=gateway_session_key)
-        finally:
-            AMBIENT.reset(token)
-
-    return turn
-
-
 def clean(value: str) -> str:
     if type(value) is str and value.isprintable() and len(value) <= 1024:
         return value
@@ -347,7 +325,6 @@ TURNS: Final = Table(
     "A whole turn: five facts, a span that shows them, a handler that gets two",
     (
         Way(CAREFUL, "turn(*five)", turning(turn_by_hand, None, lambda: AMBIENT.get()["user_id"])),
-        Way(SET, "turn(*five)", turning(turn_set_by_hand, set_by_hand, lambda: AMBIENT.get()["user.id"])),
         Way(
             REMEMBERED,
             "turn(*five)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctxruntime as ctx
-from ctxruntime.references import FEWEST
+from ctxruntime.references import FEWEST, References
 
 
 def test_scopes_that_are_gone_take_no_room() -> None:
@@ -30,3 +30,16 @@ def test_an_amend_reaches_every_scope_that_is_alive() -> None:
         for number, snapshot in enumerate(kept):
             with snapshot:
                 assert (ctx.USER_ID.get(), ctx.FRONTEND.get()) == ("u1", f"f{3 * number}")
+
+
+def test_what_is_added_while_the_list_is_tidied_stays() -> None:
+    """A finalizer may derive a scope just then: it is amended as the others are."""
+    references: References[object] = References()
+
+    def adds() -> None:
+        references.append(lambda: "added")  # type: ignore[arg-type]  # called as a reference is
+
+    references += [adds, lambda: "alive"]  # type: ignore[list-item]
+    references.tidy()
+
+    assert [reference() for reference in references] == ["alive", "added"]

@@ -196,6 +196,32 @@ def test_what_the_caller_set_wins(spans: Any) -> None:
     assert spans.attributes("work") == shown
 
 
+class OtherwiseMade:
+    """A span that keeps its attributes where the SDK's of today does not."""
+
+    def __init__(self, **given: str) -> None:
+        self.attributes = {name.replace("_", "."): value for name, value in given.items()}
+        self.context = trace.SpanContext(trace_id=7, span_id=8, is_remote=False)
+
+    def set_attributes(self, attributes: dict[str, str]) -> None:
+        self.attributes |= attributes
+
+    def set_attribute(self, name: str, value: str) -> None:
+        self.attributes[name] = value
+
+
+def test_what_the_caller_set_wins_wherever_a_span_keeps_it(spans: Any) -> None:
+    """An attribute that is given at start stays, whatever a span is inside: in a turn's first and later ones."""
+    shown: list[dict[str, str]] = []
+    with ctx.session(session_id="s1", user_id="u1"):
+        for _ in range(3):
+            span: Any = OtherwiseMade(session_id="mine")
+            spans.processor.on_start(span)
+            shown.append(span.attributes)
+
+    assert shown == [{"session.id": "mine", "gen_ai.conversation.id": "s1", "user.id": "u1"}] * 3
+
+
 def test_an_explicit_parent_of_another_turn_wins_over_the_keys_in_effect(spans: Any) -> None:
     """A span that is given a parent of another turn is that turn's, here and outside any turn."""
     with ctx.session(session_id="s1"):
@@ -320,6 +346,17 @@ def test_open_spans_are_held_weakly(spans: Any) -> None:
         assert len(turn.mirrored.spans) < 100
         ctx.amend(user_id="u1")
         assert [span.attributes["user.id"] for span in held] == ["u1"] * 3
+
+
+def test_spans_that_are_over_take_no_room_where_somebody_keeps_them(spans: Any) -> None:
+    """A turn that goes on refers to few of the spans that have ended, though they are kept elsewhere."""
+    kept: list[Any] = []
+    with ctx.session(session_id="s1") as turn:
+        for _ in range(1000):
+            kept.append(spans.start("over"))
+            kept[-1].end()
+
+        assert len(turn.mirrored.spans) < 100
 
 
 def test_a_turn_and_its_spans_are_no_cycle(spans: Any) -> None:
